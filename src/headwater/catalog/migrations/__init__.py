@@ -1,0 +1,1 @@
+"""The formats of the catalog, one migration each."""

@@ -1,0 +1,1 @@
+"""One script per format, named by its number; a released script is never changed."""

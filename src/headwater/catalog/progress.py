@@ -1,0 +1,33 @@
+"""What is noted about a stream table outside commits: its status and what its refreshes cost.
+
+Each note moves the revision, so that every process sees it in its next snapshot. A table that was dropped meanwhile has
+nothing to note; that is no error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, update
+
+from headwater.catalog.connect import Database
+from headwater.catalog.tables import streams, warehouse
+
+
+def set_stream_status(database: Database, table_id: str, status: str, last_error: str | None) -> None:
+    """Note how a stream table fares."""
+    _note(database, table_id, {"status": status, "last_error": last_error})
+
+
+def set_costs(database: Database, table_id: str, full_ms: float | None, diff_ms: float | None) -> None:
+    """Note what a full and a differential refresh cost."""
+    _note(database, table_id, {"full_ms": full_ms, "diff_ms": diff_ms})
+
+
+def _note(database: Database, table_id: str, values: dict[str, Any]) -> None:
+    def work(connection: Connection) -> None:
+        # The row of `warehouse` first, as every commit does: one order of locks means no deadlock.
+        connection.execute(update(warehouse).values(revision=warehouse.c.revision + 1))
+        connection.execute(update(streams).where(streams.c.table_id == table_id).values(**values))
+
+    database.write(work)

@@ -1,0 +1,458 @@
+"""Delta of an aggregate.
+
+    delta(agg(R))  =  - old state of the changed groups  +  new state of the changed groups
+    new state      =  old state merged with the changes, where every call has an algebra
+                   =  agg(R', changed groups) elsewhere
+
+The state of every group, also of one that a HAVING hides, is kept in an auxiliary table; what users see is a projection of it.
+Old state and change rows meet in one GROUP BY over their union, so no join is needed and sums of wide decimals stay exact.
+
+DISTINCT calls read the changes of a nested aggregate without calls, which keeps how often each (group, value) occurs: a value
+counts when it appears and stops counting when its last copy is gone.
+
+Relies on: arguments and filters are columns (`with_argument_columns`), a change row weighs +1 or -1, and an old row that is deleted
+was inserted before. A count below zero says that it was not, and fails the refresh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headwater.delta.accumulators import Accumulator, ChangeRow, counter
+from headwater.delta.aggregates import NO_DISTINCT, Kept, Strategy, kept
+from headwater.delta.context import WEIGHT, DeltaContext, StateStage, at_side, call, null_of, source_column, state_field
+from headwater.model.schema import TableSchema
+from headwater.plan.expressions import AggregateCall, Column, ColumnRef, Expression, Literal, column_ids, substituted
+from headwater.plan.operators import (
+    Aggregate,
+    Expand,
+    Filter,
+    Named,
+    NamedAggregate,
+    Operator,
+    Project,
+    Scan,
+    SemiJoin,
+    Side,
+    Stage,
+    Union,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """An accumulator in a state table: its columns and which changes it reads (0: the input, n: the n-th distinct source)."""
+
+    columns: tuple[Column, ...]
+    accumulator: Accumulator
+    args: tuple[Expression, ...]
+    filter: Expression | None
+    source: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Design:
+    """The state of one aggregate: its columns, slots, and the value of each call."""
+
+    groups: tuple[Column, ...]
+    rows: Column
+    slots: tuple[_Slot, ...]
+    results: tuple[Expression, ...]
+    distinct: tuple[tuple[tuple[Expression, ...], Expression | None], ...]
+    strategy: Strategy
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (*self.groups, self.rows, *(c for s in self.slots for c in s.columns))
+
+    @property
+    def values(self) -> tuple[Column, ...]:
+        return self.columns[len(self.groups) :]
+
+
+def aggregate_delta(op: Aggregate, ctx: DeltaContext) -> Operator:
+    """Declare the stage that keeps the state of `op`; return the tree that turns its rows into rows of `op`."""
+    design = _design(op, ctx)
+    keys = _changes(op, design, ctx)
+    number = len(ctx.stages)  # distinct sources have declared their own stages by now
+    name = f"state{number}"
+    keys_stage = Stage(f"keys{number}", keys.output)
+    flag = ctx.fresh("rescan", "boolean", nullable=False)
+    paired = ctx.fresh("paired", "boolean", nullable=False)
+    schema = TableSchema(tuple(state_field(c) for c in design.columns), tuple(g.name for g in design.groups))
+    old = Scan(name, design.columns, tuple(c.name for c in design.columns), Side.OLD)
+    if design.strategy is Strategy.RESCAN:
+        delta = _old_rows(old, keys_stage, design, flag, paired)
+    else:
+        delta = _merged(op, old, keys_stage, design, flag, paired, ctx)
+    rescan_groups = tuple(ctx.again(g) for g in design.groups)
+    rescan_stage = Stage(f"rescan{number}", rescan_groups)
+    fresh_input = at_side(op.input, Side.NEW)
+    ctx.stages.append(
+        StateStage(
+            name=name,
+            schema=schema,
+            columns=design.columns,
+            groups=design.groups,
+            keys=keys,
+            keys_name=keys_stage.name,
+            delta=delta,
+            paired=paired,
+            flag=flag,
+            initial=_computed(op, fresh_input, design, ctx),
+            rescan=_computed(op, _restricted(op, fresh_input, rescan_stage), design, ctx),
+            rescan_name=rescan_stage.name,
+            rescan_groups=rescan_groups,
+            strategy=design.strategy.value,
+            always_rescan=design.strategy is Strategy.RESCAN,
+            source_groups=tuple(source_column(op.input, g) for g in op.groups),
+        )
+    )
+    return _results(op, Stage(name, (*design.columns, WEIGHT, paired)), design, paired)
+
+
+# design ---------------------------------------------------------------------------------------------------------------------
+
+
+def _design(op: Aggregate, ctx: DeltaContext) -> _Design:
+    types = {c.id: c.type for c in op.input.output}
+    groups = tuple(replace(ctx.again(g), name=f"g{i}") for i, g in enumerate(op.groups))
+    if not groups:
+        groups = (ctx.fresh("g0", "int", nullable=False),)
+    rows = ctx.fresh("n", "bigint", nullable=False)
+    chosen = [_kept(c, types, ctx) for c in op.calls]
+    if any(k is None for k in chosen):
+        return _rescanned_design(op, groups, rows, ctx)
+    slots: dict[str, _Slot] = {}
+    sources: list[tuple[tuple[Expression, ...], Expression | None]] = []
+    results = []
+    strategy = Strategy.ALGEBRAIC
+    for aggregate, choice in zip(op.calls, chosen, strict=True):
+        assert choice is not None
+        made = aggregate.call
+        source = 0
+        if _is_distinct(made):
+            real = tuple(a for a in made.args if isinstance(a, ColumnRef))
+            if (real, made.filter) not in sources:
+                sources.append((real, made.filter))
+            source = 1 + sources.index((real, made.filter))
+        states = []
+        for key, accumulator in choice.accumulators:
+            label = f"{source} {key}"
+            if label not in slots:
+                columns = tuple(ctx.fresh(f"s{_width(slots) + i}", t) for i, t in enumerate(accumulator.types))
+                real_args = tuple(a for a in made.args if isinstance(a, ColumnRef))
+                slots[label] = _Slot(columns, accumulator, real_args, made.filter if source == 0 else None, source)
+            states.append([ColumnRef(c.id) for c in slots[label].columns])
+        results.append(call(f"CAST({{0}} AS {aggregate.column.type})", choice.result(states)))
+        if choice.strategy is Strategy.BEST_VALUES:
+            strategy = Strategy.BEST_VALUES
+    return _Design(groups, rows, tuple(slots.values()), tuple(results), tuple(sources), strategy)
+
+
+def _width(slots: dict[str, _Slot]) -> int:
+    return sum(len(s.columns) for s in slots.values())
+
+
+def _is_distinct(aggregate: AggregateCall) -> bool:
+    return aggregate.distinct and aggregate.name not in NO_DISTINCT
+
+
+def _kept(aggregate: NamedAggregate, types: dict[int, str], ctx: DeltaContext) -> Kept | None:
+    made = aggregate.call
+    arg_types = [types[a.id] if isinstance(a, ColumnRef) else "" for a in made.args]
+    if not _is_distinct(made):
+        return kept(replace(made, distinct=False), arg_types, aggregate.column.type, ctx.options)
+    if made.name not in ("count", "sum", "avg") or any(not isinstance(a, ColumnRef) for a in made.args):
+        return None
+    if made.name != "count" and arg_types[0] in ("float", "double"):
+        return None
+    choice = kept(replace(made, distinct=False), arg_types, aggregate.column.type, ctx.options)
+    if choice is None:
+        return None
+    places = ", ".join(f"{{{i}}}" for i in range(len(made.args)))
+    firsts = {"count_if": f"count(DISTINCT {places})", "sum": "sum(DISTINCT {0})"}
+    accumulators = tuple(
+        (key, replace(a, initial=tuple(replace(i, form=firsts[i.name]) for i in a.initial))) for key, a in choice.accumulators
+    )
+    return replace(choice, accumulators=accumulators)
+
+
+def _rescanned_design(op: Aggregate, groups: tuple[Column, ...], rows: Column, ctx: DeltaContext) -> _Design:
+    """Keep the finished values themselves: they are read back, never computed a second time."""
+    slots = []
+    results: list[Expression] = []
+    for i, aggregate in enumerate(op.calls):
+        column = ctx.fresh(f"s{i}", aggregate.column.type)
+        accumulator = Accumulator(
+            types=(column.type,),
+            initial=(aggregate.call,),
+            finish=lambda made: tuple(made),
+            parts=lambda row: (),
+            merge=lambda old, part: (),
+        )
+        slots.append(_Slot((column,), accumulator, (), None, 0))
+        results.append(ColumnRef(column.id))
+    return _Design(groups, rows, tuple(slots), tuple(results), (), Strategy.RESCAN)
+
+
+# trees ----------------------------------------------------------------------------------------------------------------------
+
+
+def _group_items(op: Aggregate, groups: Sequence[Column]) -> list[Named]:
+    """Return the group columns of `op` under new ids; a constant where there are none."""
+    if not op.groups:
+        return [Named(groups[0], Literal("0"))]
+    return [Named(new, ColumnRef(old.id)) for new, old in zip(groups, op.groups, strict=True)]
+
+
+def _read_columns(design: _Design) -> list[int]:
+    """Return the input columns that the slots read, each once."""
+    found: dict[int, None] = {}
+    for slot in design.slots:
+        for expression in (*slot.args, *([slot.filter] if slot.filter is not None else [])):
+            found.update(dict.fromkeys(sorted(column_ids(expression))))
+    return list(found)
+
+
+def _changes(op: Aggregate, design: _Design, ctx: DeltaContext) -> Operator:
+    """Return the change rows that the state follows: groups, arguments, weight, and which source they come from."""
+    groups = tuple(ctx.again(g) for g in design.groups)
+    tag = ctx.fresh("source", "int", nullable=False)
+    if design.strategy is Strategy.RESCAN:
+        changes = ctx.delta(op.input)
+        return Project(changes, (*_group_items(op, groups), Named.same(WEIGHT), Named(tag, Literal("0"))))
+    by_id = {c.id: c for c in op.input.output}
+    wanted = [by_id[i] for i in _read_columns(design)]
+    args = tuple(ctx.again(c) for c in wanted)
+    main = Project(
+        ctx.delta(op.input),
+        (
+            *_group_items(op, groups),
+            *(Named(new, ColumnRef(old.id)) for new, old in zip(args, wanted, strict=True)),
+            Named.same(WEIGHT),
+            Named(tag, Literal("0")),
+        ),
+    )
+    branches: list[Operator] = [main]
+    for number, (values, filter_) in enumerate(design.distinct, start=1):
+        value_ids = {v.id for v in values if isinstance(v, ColumnRef)}
+        counted = Aggregate(
+            _present(op.input, values, filter_), _merge_columns(op.groups, [by_id[i] for i in sorted(value_ids)]), ()
+        )
+        items: list[Named] = [Named(ctx.again(n.column), n.expression) for n in _group_items(op, groups)]
+        for column in wanted:
+            value = ColumnRef(column.id) if column.id in value_ids else null_of(column.type)
+            items.append(Named(ctx.again(column), value))
+        items += [Named.same(WEIGHT), Named(ctx.again(tag), Literal(str(number)))]
+        branches.append(Project(ctx.delta(counted), tuple(items)))
+    return Union(tuple(branches), (*groups, *args, WEIGHT, tag))
+
+
+def _merge_columns(groups: Sequence[Column], values: Sequence[Column]) -> tuple[Column, ...]:
+    known = {g.id for g in groups}
+    return (*groups, *(v for v in values if v.id not in known))
+
+
+def _present(op: Operator, values: Sequence[Expression], filter_: Expression | None) -> Operator:
+    """Return the rows whose values are all there and for which the call's filter holds."""
+    condition = call("(" + " AND ".join(f"{{{i}}} IS NOT NULL" for i in range(len(values))) + ")", *values)
+    if filter_ is not None:
+        condition = call("({0} AND {1})", condition, filter_)
+    return Filter(op, condition)
+
+
+def _restrict_old(old: Scan, keys: Stage, design: _Design) -> Operator:
+    """Return the old state of changed groups."""
+    groups = keys.columns[: len(design.groups)]
+    return SemiJoin(old, Project(keys, tuple(Named.same(g) for g in groups)), tuple(zip(design.groups, groups, strict=True)))
+
+
+def _old_rows(old: Scan, keys: Stage, design: _Design, flag: Column, paired: Column) -> Operator:
+    """Return the old state of changed groups as deletions; the new state is read from the source."""
+    items = (
+        *(Named.same(c) for c in design.columns),
+        Named(WEIGHT, Literal("-1")),
+        Named(flag, Literal("true")),
+        Named(paired, Literal("false")),
+    )
+    return Project(_restrict_old(old, keys, design), items)
+
+
+def _merged(
+    op: Aggregate, old: Scan, keys: Stage, design: _Design, flag: Column, paired: Column, ctx: DeltaContext
+) -> Operator:
+    """Return old and new state of the changed groups, from one GROUP BY over old state and changes."""
+    width = len(design.groups)
+    args, weight, tag = keys.columns[width:-2], keys.columns[-2], keys.columns[-1]
+    read = _read_columns(design)
+    groups = tuple(ctx.again(g) for g in design.groups)
+    is_old = ctx.fresh("is_old", "boolean", nullable=False)
+    merged_args = tuple(ctx.again(a) for a in args)
+    merged_weight, merged_tag = ctx.again(weight), ctx.again(tag)
+    olds = tuple(ctx.again(c) for c in design.values)
+    changes = Project(
+        keys,
+        (
+            *(Named(ctx.again(g), ColumnRef(g.id)) for g in keys.columns[:width]),
+            *(Named(ctx.again(a), ColumnRef(a.id)) for a in args),
+            Named(ctx.again(weight), ColumnRef(weight.id)),
+            Named(ctx.again(tag), ColumnRef(tag.id)),
+            Named(ctx.again(is_old), Literal("false")),
+            *(Named(ctx.again(c), null_of(c.type)) for c in design.values),
+        ),
+    )
+    state = Project(
+        _restrict_old(old, keys, design),
+        (
+            *(Named(ctx.again(g), ColumnRef(g.id)) for g in design.groups),
+            *(Named(ctx.again(a), null_of(a.type)) for a in args),
+            Named(ctx.again(weight), Literal("0")),
+            Named(ctx.again(tag), Literal("-1")),
+            Named(ctx.again(is_old), Literal("true")),
+            *(Named(ctx.again(c), ColumnRef(c.id)) for c in design.values),
+        ),
+    )
+    rows = Union((changes, state), (*groups, *merged_args, merged_weight, merged_tag, is_old, *olds))
+    place = dict(zip(read, merged_args, strict=True))
+    old_of = {c.id: o for c, o in zip(design.values, olds, strict=True)}
+
+    existed = ctx.fresh("existed", "boolean")
+    calls = [NamedAggregate(existed, AggregateCall("bool_or", (ColumnRef(is_old.id),), "bool_or({0})"))]
+    kept_old: dict[int, Column] = {}
+    for column in design.values:
+        kept_old[column.id] = ctx.again(column)
+        held = AggregateCall("any_value", (ColumnRef(old_of[column.id].id),), "any_value({0})", filter=ColumnRef(is_old.id))
+        calls.append(NamedAggregate(kept_old[column.id], held))
+    new_of: dict[int, Expression] = {}
+    flags: list[Expression] = []
+    slots = (_Slot((design.rows,), counter((), None), (), None, 0), *design.slots)
+    for slot in slots:
+        active = call(f"(NOT {{0}} AND {{1}} = {slot.source})", ColumnRef(is_old.id), ColumnRef(merged_tag.id))
+        if slot.filter is not None:
+            active = call("({0} AND coalesce({1}, false))", active, _placed(slot.filter, place))
+        row = ChangeRow(
+            args=tuple(_placed(a, place) for a in slot.args),
+            active=active,
+            weight=ColumnRef(merged_weight.id),
+            is_old=ColumnRef(is_old.id),
+            old=tuple(ColumnRef(old_of[c.id].id) for c in slot.columns),
+        )
+        parts = []
+        for part in slot.accumulator.parts(row):
+            column = ctx.fresh("part", "")
+            calls.append(NamedAggregate(column, part))
+            parts.append(ColumnRef(column.id))
+        before = [ColumnRef(kept_old[c.id].id) for c in slot.columns]
+        new_of.update(zip((c.id for c in slot.columns), slot.accumulator.merge(before, parts), strict=True))
+    grouped = Aggregate(rows, groups, tuple(calls))
+
+    news = {c.id: ctx.again(c) for c in design.values}
+    merged = Project(
+        grouped,
+        (
+            *(Named.same(g) for g in groups),
+            Named.same(existed),
+            *(Named.same(o) for o in kept_old.values()),
+            *(Named(news[c.id], call(f"CAST({{0}} AS {c.type})", new_of[c.id])) for c in design.values),
+        ),
+    )
+    for slot in slots:
+        suspicion = slot.accumulator.rescan([ColumnRef(news[c.id].id) for c in slot.columns])
+        if suspicion is not None:
+            flags.append(suspicion)
+    return _as_changes(op, merged, design, groups, existed, kept_old, news, flags, flag, paired, ctx)
+
+
+def _as_changes(
+    op: Aggregate,
+    merged: Operator,
+    design: _Design,
+    groups: tuple[Column, ...],
+    existed: Column,
+    olds: dict[int, Column],
+    news: dict[int, Column],
+    flags: Sequence[Expression],
+    flag: Column,
+    paired: Column,
+    ctx: DeltaContext,
+) -> Operator:
+    """Return one deletion per group that existed and one insertion per group that exists, where anything changed."""
+    rows = ColumnRef(news[design.rows.id].id)
+    exists = call("({0} > 0)", rows) if op.groups else Literal("true")
+    was = ColumnRef(existed.id)
+    suspect = call("(" + " OR ".join(f"{{{i}}}" for i in range(len(flags))) + ")", *flags) if flags else Literal("false")
+    suspect = call("(coalesce({0}, true) AND {1} > 0)", suspect, rows) if flags else suspect
+    same = call(
+        "(" + " AND ".join(f"{{{2 * i}}} <=> {{{2 * i + 1}}}" for i in range(len(design.values))) + ")",
+        *(ColumnRef(x.id) for c in design.values for x in (olds[c.id], news[c.id])),
+    )
+    changed = call("(NOT {0} OR {1})", same, suspect)
+    keep = ctx.fresh("keep", "boolean", nullable=False)
+    both = call("({0} AND {1})", was, exists)
+    group_refs = [ColumnRef(g.id) for g in groups]
+    expanded = Expand(
+        merged,
+        (
+            (
+                *group_refs,
+                *(ColumnRef(olds[c.id].id) for c in design.values),
+                Literal("-1"),
+                Literal("false"),
+                both,
+                call("({0} AND {1})", was, changed),
+            ),
+            (
+                *group_refs,
+                *(ColumnRef(news[c.id].id) for c in design.values),
+                Literal("1"),
+                suspect,
+                both,
+                call("({0} AND (NOT {1} OR {2}))", exists, was, changed),
+            ),
+        ),
+        (*design.columns, WEIGHT, flag, paired, keep),
+    )
+    kept_rows = Filter(expanded, ColumnRef(keep.id))
+    return Project(kept_rows, tuple(Named.same(c) for c in expanded.columns[:-1]))
+
+
+def _placed(expression: Expression, place: dict[int, Column]) -> Expression:
+    return substituted(expression, {old: ColumnRef(new.id) for old, new in place.items()})
+
+
+def _restricted(op: Aggregate, fresh_input: Operator, keys: Stage) -> Operator:
+    """Return the input rows of the groups in `keys`."""
+    if not op.groups:
+        return fresh_input
+    return SemiJoin(fresh_input, keys, tuple(zip(op.groups, keys.columns, strict=True)))
+
+
+def _computed(op: Aggregate, source: Operator, design: _Design, ctx: DeltaContext) -> Operator:
+    """Return the state of all groups of `source`, computed afresh, as columns of the state table."""
+    rows = ctx.fresh("n", "bigint", nullable=False)
+    calls = [NamedAggregate(rows, AggregateCall("count", (Literal("1"),), "count({0})"))]
+    made: list[tuple[_Slot, list[Expression]]] = []
+    for slot in design.slots:
+        columns = [ctx.fresh("initial", "") for _ in slot.accumulator.initial]
+        calls += [NamedAggregate(c, i) for c, i in zip(columns, slot.accumulator.initial, strict=True)]
+        made.append((slot, [ColumnRef(c.id) for c in columns]))
+    grouped = Aggregate(source, op.groups, tuple(calls))
+    items = [*_group_items(op, design.groups), Named(design.rows, ColumnRef(rows.id))]
+    for slot, values in made:
+        for column, value in zip(slot.columns, slot.accumulator.finish(values), strict=True):
+            items.append(Named(column, call(f"CAST({{0}} AS {column.type})", value)))
+    return Project(grouped, tuple(items))
+
+
+def _results(op: Aggregate, state: Stage, design: _Design, paired: Column) -> Operator:
+    """Return the rows of `op` from rows of its state."""
+    groups = [
+        Named(original, ColumnRef(kept_.id)) for original, kept_ in zip(op.groups, design.groups, strict=False)
+    ]
+    values = [Named(c.column, r) for c, r in zip(op.calls, design.results, strict=True)]
+    source: Operator = state
+    if not op.calls:
+        source = Filter(state, call("NOT {0}", ColumnRef(paired.id)))
+    return Project(source, (*groups, *values, Named.same(WEIGHT)))

@@ -1,0 +1,17 @@
+"""Delta of a filter.
+
+    delta(filter(R))  =  filter(delta R)
+
+A filter is linear: it looks at one row at a time, so it may look at the change rows alone. An update that moves a row across the
+condition arrives as its old row and its new row, and each is judged by its own values.
+"""
+
+from __future__ import annotations
+
+from headwater.delta.context import DeltaContext
+from headwater.plan.operators import Filter, Operator
+
+
+def filter_delta(op: Filter, ctx: DeltaContext) -> Operator:
+    """Return the filter over the changes of its input."""
+    return op.with_inputs(ctx.delta(op.input))

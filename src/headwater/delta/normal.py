@@ -1,0 +1,125 @@
+"""Normal forms that the rules rely on: keys carried to the top, aggregate arguments as columns.
+
+*Keys.* Every table has a unique key where one can be proved: a scan has its table's, a filter keeps its input's, a projection
+carries it along (hidden, unless the user selected it), an aggregate has its group columns. A union has none: its rows are counted.
+
+*Arguments.* Calls of an aggregate read columns, not expressions: what they compute is computed by a projection below, so that old
+and new rows are evaluated by the same text and Spark can say of which type it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from headwater.plan.expressions import Column, ColumnRef, Expression, Literal, column_ids
+from headwater.plan.operators import (
+    Aggregate,
+    Expand,
+    Filter,
+    Named,
+    NamedAggregate,
+    Operator,
+    Project,
+    Scan,
+    Union,
+    walk_operators,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKey:
+    """The key of a table: names and types of its columns."""
+
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    nullable: tuple[bool, ...]
+
+
+class _Ids:
+    def __init__(self, tree: Operator) -> None:
+        self.next = 1 + max((c.id for o in walk_operators(tree) for c in o.output), default=0)
+
+    def column(self, name: str, type_: str, nullable: bool = True) -> Column:
+        self.next += 1
+        return Column(self.next - 1, name, type_, nullable)
+
+
+def with_argument_columns(tree: Operator) -> Operator:
+    """Return `tree` with every aggregate argument and filter a column of its input or a constant. New columns have no type yet."""
+    return _with_arguments(tree, _Ids(tree))
+
+
+def _with_arguments(op: Operator, ids: _Ids) -> Operator:
+    inputs = tuple(_with_arguments(i, ids) for i in op.inputs)
+    op = op.with_inputs(*inputs) if inputs else op
+    if not isinstance(op, Aggregate):
+        return op
+    made: dict[Expression, Column] = {}
+
+    def as_column(expression: Expression) -> Expression:
+        if isinstance(expression, ColumnRef):
+            return expression
+        if isinstance(expression, Literal) or not column_ids(expression):
+            return expression
+        if expression not in made:
+            made[expression] = ids.column("arg", "")
+        return ColumnRef(made[expression].id)
+
+    calls = tuple(NamedAggregate(c.column, c.call.map(as_column)) for c in op.calls)
+    if not made:
+        return op
+    items = (*(Named.same(c) for c in op.input.output), *(Named(c, e) for e, c in made.items()))
+    return Aggregate(Project(op.input, items), op.groups, calls)
+
+
+def with_key(tree: Operator, key_of: Callable[[str], SourceKey]) -> tuple[Operator, tuple[Column, ...] | None]:
+    """Return `tree` with its key among its outputs, and the key's columns; None where rows have to be counted."""
+    return _keyed(tree, key_of, _Ids(tree))
+
+
+def _keyed(op: Operator, key_of: Callable[[str], SourceKey], ids: _Ids) -> tuple[Operator, tuple[Column, ...] | None]:
+    if isinstance(op, Scan):
+        return _keyed_scan(op, key_of(op.table), ids)
+    if isinstance(op, Filter):
+        child, key = _keyed(op.input, key_of, ids)
+        return op.with_inputs(child), key
+    if isinstance(op, Project):
+        child, key = _keyed(op.input, key_of, ids)
+        if key is None:
+            return op, None
+        return _keyed_project(op, child, key)
+    if isinstance(op, Aggregate):
+        if op.groups:
+            return op, op.groups
+        one = ids.column("__one", "int", nullable=False)
+        items = (*(Named.same(c) for c in op.output), Named(one, Literal("0")))
+        return Project(op, items), (one,)
+    assert isinstance(op, Expand | Union), f"no key rule for {type(op).__name__}"
+    return op, None
+
+
+def _keyed_scan(op: Scan, key: SourceKey, ids: _Ids) -> tuple[Operator, tuple[Column, ...] | None]:
+    if not key.names:
+        return op, None
+    columns, names, found = list(op.columns), list(op.names), []
+    for name, type_, nullable in zip(key.names, key.types, key.nullable, strict=True):
+        if name in names:
+            found.append(columns[names.index(name)])
+        else:
+            column = ids.column(name, type_, nullable)
+            columns.append(column)
+            names.append(name)
+            found.append(column)
+    return replace(op, columns=tuple(columns), names=tuple(names)), tuple(found)
+
+
+def _keyed_project(op: Project, child: Operator, key: Iterable[Column]) -> tuple[Operator, tuple[Column, ...]]:
+    items, found = list(op.items), []
+    passed = {i.expression.id: i.column for i in op.items if isinstance(i.expression, ColumnRef)}
+    for column in key:
+        if column.id not in passed:
+            items.append(Named.same(column))
+            passed[column.id] = column
+        found.append(passed[column.id])
+    return Project(child, tuple(items)), tuple(found)

@@ -1,0 +1,271 @@
+"""The operator tree: what a query is, independent of how Spark or a user wrote it.
+
+Frozen records that refuse to be built invalid: every column an expression reads is in the output of the input, ids are unique.
+So no rule has to defend itself against a malformed tree.
+
+Two normal forms hold everywhere. Group keys of an `Aggregate` are plain columns of its input (expressions are computed by a
+`Project` below), and its calls are bare aggregate functions (what is computed from them stands in a `Project` above).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from headwater.plan.expressions import AggregateCall, Column, ColumnRef, Expression, column_ids
+
+
+class Side(Enum):
+    """Which state of a table a scan reads."""
+
+    PLAIN = "plain"
+    """The table as the query names it: user columns, no weight."""
+    DELTA = "delta"
+    """The changes since the frontier; the last column is the weight."""
+    OLD = "old"
+    """The state at the frontier, consolidated."""
+    NEW = "new"
+    """The state refreshed to, consolidated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """Base of all operators."""
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return ()
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        raise AssertionError(f"{type(self).__name__} has no output")
+
+    def with_inputs(self, *inputs: Operator) -> Operator:
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(Operator):
+    """Rows of a table. `columns` are the plan's columns, `names` what they are called in the table."""
+
+    table: str
+    columns: tuple[Column, ...]
+    names: tuple[str, ...]
+    side: Side = Side.PLAIN
+
+    def __post_init__(self) -> None:
+        _require(len(self.columns) == len(self.names), "a scan names each of its columns")
+        _require_unique(self.columns)
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        return self.columns
+
+
+@dataclass(frozen=True, slots=True)
+class Stage(Operator):
+    """Rows of an earlier stage of the same program, by its name."""
+
+    name: str
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        _require_unique(self.columns)
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        return self.columns
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Operator):
+    """Rows for which `condition` is true."""
+
+    input: Operator
+    condition: Expression
+
+    def __post_init__(self) -> None:
+        _require_known(self.input, (self.condition,))
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return (self.input,)
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        return self.input.output
+
+    def with_inputs(self, *inputs: Operator) -> Operator:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An expression and the column it becomes."""
+
+    column: Column
+    expression: Expression
+
+    @staticmethod
+    def same(column: Column) -> Named:
+        """Pass `column` on unchanged."""
+        return Named(column, ColumnRef(column.id))
+
+
+@dataclass(frozen=True, slots=True)
+class Project(Operator):
+    """One row of expressions per input row."""
+
+    input: Operator
+    items: tuple[Named, ...]
+
+    def __post_init__(self) -> None:
+        _require_known(self.input, (i.expression for i in self.items))
+        _require_unique(self.output)
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return (self.input,)
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        return tuple(i.column for i in self.items)
+
+    def with_inputs(self, *inputs: Operator) -> Operator:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Expand(Operator):
+    """Each input row once per list of expressions (GROUPING SETS)."""
+
+    input: Operator
+    rows: tuple[tuple[Expression, ...], ...]
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        _require(bool(self.rows), "an expand has at least one row")
+        for row in self.rows:
+            _require(len(row) == len(self.columns), "each row of an expand fills its columns")
+            _require_known(self.input, row)
+        _require_unique(self.columns)
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return (self.input,)
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        return self.columns
+
+    def with_inputs(self, *inputs: Operator) -> Operator:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True, slots=True)
+class NamedAggregate:
+    """An aggregate call and the column it becomes."""
+
+    column: Column
+    call: AggregateCall
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate(Operator):
+    """One row per group: the group columns, then the calls. Without group columns always exactly one row."""
+
+    input: Operator
+    groups: tuple[Column, ...]
+    calls: tuple[NamedAggregate, ...]
+
+    def __post_init__(self) -> None:
+        known = {c.id for c in self.input.output}
+        _require(all(g.id in known for g in self.groups), "group columns come from the input")
+        _require_known(self.input, (e for c in self.calls for e in c.call.expressions))
+        _require_unique(self.output)
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return (self.input,)
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        return (*self.groups, *(c.column for c in self.calls))
+
+    def with_inputs(self, *inputs: Operator) -> Operator:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Union(Operator):
+    """All rows of all inputs, by position; `columns` are the output."""
+
+    branches: tuple[Operator, ...]
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        _require(bool(self.branches), "a union has at least one branch")
+        for branch in self.branches:
+            _require(len(branch.output) == len(self.columns), "branches of a union agree in width")
+        _require_unique(self.columns)
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return self.branches
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        return self.columns
+
+    def with_inputs(self, *inputs: Operator) -> Operator:
+        return replace(self, branches=inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class SemiJoin(Operator):
+    """Rows of `left` that share the key columns, NULL-safe, with some row of `right`."""
+
+    left: Operator
+    right: Operator
+    on: tuple[tuple[Column, Column], ...]
+
+    def __post_init__(self) -> None:
+        left, right = {c.id for c in self.left.output}, {c.id for c in self.right.output}
+        _require(bool(self.on), "a semi join has a key")
+        _require(all(a.id in left and b.id in right for a, b in self.on), "key columns come from their own side")
+        _require(not left & right, "the sides of a join share no column id")
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return (self.left, self.right)
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        return self.left.output
+
+    def with_inputs(self, *inputs: Operator) -> Operator:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+
+def walk_operators(op: Operator) -> Iterator[Operator]:
+    """Yield `op` and everything below it, parents first."""
+    yield op
+    for child in op.inputs:
+        yield from walk_operators(child)
+
+
+def _require(condition: bool, law: str) -> None:
+    if not condition:
+        raise ValueError(f"invalid operator: {law}")
+
+
+def _require_unique(columns: tuple[Column, ...]) -> None:
+    _require(len({c.id for c in columns}) == len(columns), "column ids are unique")
+
+
+def _require_known(op: Operator, expressions: Iterable[Expression]) -> None:
+    known = {c.id for c in op.output}
+    for expression in expressions:
+        missing = column_ids(expression) - known
+        _require(not missing, f"columns {sorted(missing)} are not in the input")

@@ -1,0 +1,320 @@
+"""One refresh: choose, evaluate, publish.
+
+Nothing changed: nothing runs. Otherwise the lease of the table is taken, one version is read, the change is computed, and data,
+state, frontier and history are one commit. If anything moved meanwhile the commit is refused and nothing has happened.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from headwater.catalog import Snapshot
+from headwater.engine.identity import equal_sql, keys_equal_sql
+from headwater.engine.jobs import counting_jobs
+from headwater.engine.texts import named_views
+from headwater.engine.worker import Frame, Worker
+from headwater.errors import BusyError, EvaluationError
+from headwater.model.commit import Change, Commit, LeaseToken, MoveFrontier
+from headwater.model.sql import quoted
+from headwater.model.tables import RefreshAction, RefreshMode, RefreshRecord, StreamTable, Table
+from headwater.refresh.definition import Definition
+from headwater.refresh.evaluate import Evaluation, Outcome, RefreshInput, check_failure
+from headwater.refresh.template import Text
+from headwater.store.ground import Ground
+from headwater.store.reading import Source, net_sql
+from headwater.store.rows import ACTION, WEIGHT, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshReport:
+    """What a refresh did."""
+
+    name: str
+    action: RefreshAction
+    rows_in: int
+    rows_inserted: int
+    rows_deleted: int
+    duration_ms: float
+    reason: str
+    spark_jobs: int
+    version: int
+    rescanned_groups: int = 0
+    bytes_written: int = 0
+
+
+def pending_sources(snapshot: Snapshot, stream: StreamTable) -> tuple[str, ...]:
+    """Return the sources that changed since the frontier."""
+    if stream.frontier is None:
+        return snapshot.sources.get(stream.table_id, ())
+    frontier = stream.frontier
+    return tuple(s for s in snapshot.sources.get(stream.table_id, ()) if snapshot.changed.get(s, 0) > frontier)
+
+
+def chosen(stream: StreamTable, definition: Definition, *, full: bool) -> tuple[RefreshAction, str]:
+    """Say how the table will be refreshed, and why."""
+    if stream.frontier is None:
+        return RefreshAction.INITIAL, "not populated yet"
+    if full:
+        return RefreshAction.FULL, "asked for"
+    if stream.mode is RefreshMode.FULL:
+        return RefreshAction.FULL, "refresh mode is FULL"
+    if definition.template is None:
+        return RefreshAction.FULL, definition.reason
+    if stream.status == "REREAD":
+        return RefreshAction.FULL, "its changes were no longer kept"
+    return RefreshAction.DIFFERENTIAL, "the query is maintained from changes"
+
+
+class Refresher:
+    """Runs refreshes on one ground."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._definitions: OrderedDict[str, Definition] = OrderedDict()
+
+    def definition(self, stream: StreamTable) -> Definition:
+        """Return the parsed definition; texts never change under one key, so they are kept."""
+        found = self._definitions.get(stream.definition)
+        if found is None:
+            found = Definition.from_json(stream.definition)
+            self._definitions[stream.definition] = found
+            while len(self._definitions) > self._ground.settings.template_cache_max_entries:
+                self._definitions.popitem(last=False)
+        else:
+            self._definitions.move_to_end(stream.definition)
+        return found
+
+    def refresh(self, table_id: str, *, full: bool = False) -> RefreshReport:
+        """Bring one stream table up to date."""
+        began = time.perf_counter()
+        snapshot = self._ground.catalog.snapshot()
+        stream = snapshot.streams[table_id]
+        table = snapshot.tables[table_id]
+        definition = self.definition(stream)
+        if not full and not definition.always and not pending_sources(snapshot, stream):
+            ms = (time.perf_counter() - began) * 1000
+            return RefreshReport(table.name, RefreshAction.NO_DATA, 0, 0, 0, ms, "no source changed", 0, snapshot.version)
+        lease = self._lease(table)
+        with self._ground.catalog.keep_lease(lease, self._ground.settings.lease_seconds):
+            return self._locked(table_id, lease, full, began)
+
+    def _lease(self, table: Table) -> LeaseToken:
+        name = f"refresh:{table.id}"
+        lease = self._ground.catalog.acquire(name, self._ground.owner, self._ground.settings.lease_seconds)
+        if lease is None:
+            holder = self._ground.catalog.lease_holder(name)
+            raise BusyError(
+                f'stream table "{table.name}" is being refreshed by another process',
+                detail=f"The lease is held by {holder.owner}." if holder else None,
+                hint="Try again when it has finished; nothing was changed.",
+            )
+        return lease
+
+    def _locked(self, table_id: str, lease: LeaseToken, full: bool, began: float) -> RefreshReport:
+        started_at = self._ground.catalog.now()
+        snapshot = self._ground.catalog.snapshot()
+        stream, table = snapshot.streams[table_id], snapshot.tables[table_id]
+        definition = self.definition(stream)
+        action, reason = chosen(stream, definition, full=full)
+        record = RefreshRecord(
+            table_id, started_at, started_at, action, "FAILED", 0, 0, 0, 0.0, 0, reason, stream.frontier, snapshot.version
+        )
+        jobs = 0
+        try:
+            with counting_jobs(self._ground.engine.spark) as counted:
+                outcome = self._computed(snapshot, stream, definition, action)
+            jobs = counted.count
+            changes, unmoved, write_ids = self._changes(snapshot, stream, outcome)
+            visible = outcome.rows.get(table_id, Rows(0, 0, 0))
+            duration = (time.perf_counter() - began) * 1000
+            size = sum(c.batch.bytes for c in changes if hasattr(c, "batch"))
+            record = replace(
+                record,
+                finished_at=self._ground.catalog.now(),
+                status="COMPLETED",
+                rows_in=outcome.rows_in,
+                rows_inserted=visible.inserts,
+                rows_deleted=visible.deletes,
+                duration_ms=duration,
+                spark_jobs=jobs,
+                bytes_written=size,
+            )
+            version = self._ground.catalog.commit(
+                Commit(tuple(changes), unmoved, leases=(lease,), write_ids=write_ids, history=(record,))
+            )
+        except Exception as error:
+            duration = (time.perf_counter() - began) * 1000
+            failed = replace(
+                record, finished_at=self._ground.catalog.now(), status="FAILED", duration_ms=duration, error=str(error)
+            )
+            self._ground.catalog.record(failed)
+            if not isinstance(error, BusyError):
+                self._ground.catalog.set_stream_status(table_id, stream.status, str(error).splitlines()[0])
+            raise check_failure(error) if isinstance(error, EvaluationError) else error
+        duration = (time.perf_counter() - began) * 1000
+        if stream.status != "ACTIVE" or stream.last_error:
+            self._ground.catalog.set_stream_status(table_id, "ACTIVE", None)
+        return RefreshReport(
+            table.name,
+            action,
+            outcome.rows_in,
+            visible.inserts,
+            visible.deletes,
+            duration,
+            reason,
+            jobs,
+            version,
+            outcome.rescanned_groups,
+            size,
+        )
+
+    def _changes(
+        self, snapshot: Snapshot, stream: StreamTable, outcome: Outcome
+    ) -> tuple[list[Change], dict[str, int], tuple[str, ...]]:
+        changes: list[Change] = []
+        write_ids: list[str] = []
+        unmoved = {stream.table_id: snapshot.tables[stream.table_id].moved}
+        for table_id, rows in outcome.rows.items():
+            table = outcome.tables[table_id]
+            unmoved[table_id] = table.moved
+            if rows.count == 0:
+                continue
+            batch, ids = self._ground.writer.batch(rows, table)
+            changes.append(batch)
+            write_ids += ids
+        changes.append(MoveFrontier(stream.table_id, stream.frontier, snapshot.version))
+        return changes, unmoved, tuple(write_ids)
+
+    # computing --------------------------------------------------------------------------------------------------------------
+
+    def _computed(
+        self, snapshot: Snapshot, stream: StreamTable, definition: Definition, action: RefreshAction
+    ) -> Outcome:
+        with self._ground.engine.worker() as worker:
+            worker.configure(definition.meaning)
+            if action is RefreshAction.DIFFERENTIAL:
+                return self._evaluation(worker).differential(self.refresh_input(snapshot, stream, definition))
+            return self.whole(worker, snapshot, stream, definition)
+
+    def _evaluation(self, worker: Worker) -> Evaluation:
+        g = self._ground
+        return Evaluation(worker, g.reader, g.writer, g.layout, g.settings.local_relation_max_rows)
+
+    def refresh_input(self, snapshot: Snapshot, stream: StreamTable, definition: Definition) -> RefreshInput:
+        """Collect what the texts read."""
+        assert definition.template is not None
+        states = state_tables(snapshot, stream.table_id)
+        ids = [*snapshot.sources[stream.table_id], stream.table_id, *(t.id for t in states.values())]
+        sources = self._ground.sources(snapshot, ids)
+        return RefreshInput(
+            target=sources[stream.table_id],
+            template=definition.template,
+            sources=sources,
+            states={name: sources[t.id] for name, t in states.items()},
+            frontier=stream.frontier or 0,
+            version=snapshot.version,
+        )
+
+    def whole(self, worker: Worker, snapshot: Snapshot, stream: StreamTable, definition: Definition) -> Outcome:
+        """Compute everything afresh and publish the difference to what is there."""
+        sources = self._ground.sources(snapshot, snapshot.sources[stream.table_id])
+        rows_in = sum(s.table.row_count for s in sources.values())
+        outcome = Outcome(rows_in)
+        worker.size_for(rows_in)
+        if definition.template is None or stream.mode is RefreshMode.FULL:
+            frame = self.full_query(worker, snapshot, definition, snapshot.version)
+            target = self._ground.source(snapshot, snapshot.tables[stream.table_id])
+            frame = worker.sql(
+                f"SELECT {', '.join(quoted(f.name) for f in target.table.schema.fields)} FROM {worker.view(frame)}"
+            )
+            outcome.add(target.table, self._difference(worker, snapshot, target, frame))
+            return outcome
+        given = self.refresh_input(snapshot, stream, definition)
+        evaluation = self._evaluation(worker)
+        for stage, (table, frame) in zip(definition.template.stages, evaluation.current(given), strict=True):
+            state = given.states[stage.name]
+            if table.row_count == 0 and not state.manifest.batches:
+                rows = self._ground.writer.inserted(worker, _clustered(worker, frame, table, rows_in), table)
+                evaluation.show_state(stage, worker.read_parquet(self._ground.layout.paths(rows.files), table.schema.fields))
+            else:
+                frame = frame.persist()
+                rows = self._difference(worker, snapshot, state, frame)
+                evaluation.show_state(stage, frame)
+            outcome.add(table, rows)
+        outcome.add(given.target.table, self._difference(worker, snapshot, given.target, evaluation.result(given)))
+        return outcome
+
+    def full_query(self, worker: Worker, snapshot: Snapshot, definition: Definition, version: int) -> Frame:
+        """Return the query's result over its sources at `version`."""
+        if definition.named:
+            frames = self.named_frames(worker, snapshot, definition.text, version)
+            with named_views(worker, frames):
+                return worker.sql(definition.text)
+
+        def place(kind: str, name: str) -> str:
+            source = self._ground.source(snapshot, snapshot.tables[name])
+            return worker.view(self._ground.reader.state(worker, source, version, source.table.schema.visible))
+
+        return worker.sql(Text(definition.text, (), ()).filled(place))
+
+    def named_frames(self, worker: Worker, snapshot: Snapshot, text: str, version: int) -> Mapping[str, Frame]:
+        """Return the tables that a text may mean, under their names."""
+        from headwater.source.mentions import mentioned_tables
+
+        frames = {}
+        for table in mentioned_tables(text, snapshot):
+            source = self._ground.source(snapshot, table)
+            frames[table.name] = self._ground.reader.state(worker, source, version, table.schema.visible)
+        return frames
+
+    def _difference(self, worker: Worker, snapshot: Snapshot, source: Source, frame: Frame) -> Rows:
+        """Return the change rows between what is stored and what should be."""
+        table = source.table
+        if table.row_count == 0 and not source.manifest.batches:
+            return self._ground.writer.inserted(worker, frame, table)
+        old = worker.view(self._ground.reader.state(worker, source, snapshot.version))
+        new = worker.view(frame)
+        return self._ground.writer.materialised(worker, worker.sql(difference_sql(old, new, table)), table, None)
+
+
+def _clustered(worker: Worker, frame: Frame, table: Table, rows: int) -> Frame:
+    """Order a large state by its key, so that later reads of few groups can skip most of it."""
+    if rows < 200_000:
+        return frame
+    view = worker.view(frame)
+    key = ", ".join(quoted(k) for k in table.schema.key)
+    return worker.sql(f"SELECT /*+ REPARTITION_BY_RANGE({max(2, rows // 500_000)}, {key}) */ * FROM {view} SORT BY {key}")
+
+
+def difference_sql(old: str, new: str, table: Table) -> str:
+    """Return the rows that must go and those that must come, to make `old` equal to `new`."""
+    fields = table.schema.fields
+    names = ", ".join(quoted(f.name) for f in fields)
+    if not table.schema.key:
+        signed = f"SELECT {names}, 1 AS {WEIGHT} FROM {new} UNION ALL SELECT {names}, -1 AS {WEIGHT} FROM {old}"
+        return (
+            f"SELECT {names}, CASE WHEN {WEIGHT} > 0 THEN 'I' ELSE 'D' END AS {ACTION} "
+            f"FROM ({net_sql(f'({signed})', fields)}) LATERAL VIEW explode(sequence(1, abs({WEIGHT}))) AS __copy"
+        )
+    key = [f for f in fields if f.name in table.schema.key]
+    differs = " OR ".join(f"NOT {equal_sql(f'o.{quoted(f.name)}', f'n.{quoted(f.name)}', f.type)}" for f in fields)
+
+    def row(side: str, action: str) -> str:
+        return f"struct({', '.join(f'{side}.{quoted(f.name)} AS {quoted(f.name)}' for f in fields)}, '{action}' AS {ACTION})"
+
+    return (
+        f"SELECT inline(CASE WHEN o.__there IS NULL THEN array({row('n', 'I')}) "
+        f"WHEN n.__there IS NULL THEN array({row('o', 'D')}) WHEN {differs} THEN array({row('o', 'D')}, {row('n', 'I')}) END) "
+        f"FROM (SELECT *, true AS __there FROM {old}) o FULL OUTER JOIN (SELECT *, true AS __there FROM {new}) n "
+        f"ON {keys_equal_sql('o', 'n', key)}"
+    )
+
+
+def state_tables(snapshot: Snapshot, table_id: str) -> dict[str, Table]:
+    """Return the auxiliary tables of a stream table by the name of their stage."""
+    return {t.name.rpartition("$")[2]: t for t in snapshot.tables.values() if t.parent_id == table_id}
+
+

@@ -1,0 +1,232 @@
+"""Definition time: a query becomes a stored definition, once.
+
+What is stored is all that a refresh needs: the canonical query, the settings its meaning depends on, and the template of its delta
+program. A query that cannot be maintained from changes is stored with its reasons; AUTO then means FULL, and says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from headwater.catalog import Snapshot
+from headwater.delta.context import DeltaOptions
+from headwater.delta.normal import SourceKey, with_argument_columns, with_key
+from headwater.delta.program import compiled
+from headwater.engine.catalyst import CatalystPlanner
+from headwater.engine.identity import is_key_type, refused_type
+from headwater.engine.worker import Frame, struct_type
+from headwater.errors import CycleError, NotIncrementalError, QueryError, UnsupportedTypeError
+from headwater.model.schema import Field, TableSchema
+from headwater.model.sql import quoted
+from headwater.model.tables import RefreshMode, Table
+from headwater.plan.catalyst_expressions import Session
+from headwater.plan.column_types import with_types
+from headwater.plan.operators import Aggregate, Operator, Scan, walk_operators
+from headwater.plan.printer import final_sql
+from headwater.plan.query import Query, RefusedQuery, read_query
+from headwater.plan.refusal import Code, Refusal
+from headwater.refresh.template import Template, printed
+
+_CLOCK = frozenset({Code.TIME_DEPENDENT, Code.EXPRESSION_NOT_DETERMINISTIC})
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What is stored of a stream table besides its schema.
+
+    `text` is the query that full refreshes and verify run: canonical, with `<<new:table>>` places, or the user's own words if `named`.
+    `always` is true where the result changes without its sources (it reads the clock): such a table is due on its schedule.
+    """
+
+    text: str
+    named: bool
+    meaning: dict[str, str]
+    notices: tuple[str, ...]
+    refusals: tuple[tuple[str, str, str, str], ...]
+    template: Template | None
+    always: bool = False
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "text": self.text,
+                "named": self.named,
+                "meaning": self.meaning,
+                "notices": self.notices,
+                "refusals": self.refusals,
+                "template": self.template.to_json() if self.template else None,
+                "always": self.always,
+            },
+            ensure_ascii=False,
+        )
+
+    @staticmethod
+    def from_json(text: str) -> Definition:
+        data = json.loads(text)
+        return Definition(
+            data["text"],
+            data["named"],
+            data["meaning"],
+            tuple(data["notices"]),
+            tuple(tuple(r) for r in data["refusals"]),
+            Template.from_json(data["template"]) if data["template"] else None,
+            data["always"],
+        )
+
+    @property
+    def reason(self) -> str:
+        """Why the table is refreshed in full, empty if it is not."""
+        return "; ".join(f"{code}: {fragment}" for code, fragment, _, _ in self.refusals)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A query that was read: its definition, the schema of its result, the tables it reads, and how each operator is kept."""
+
+    definition: Definition
+    schema: TableSchema
+    sources: tuple[str, ...]
+    operators: tuple[tuple[str, str, str], ...]
+    refusals: tuple[Refusal, ...]
+
+
+def planned(
+    planner: CatalystPlanner,
+    query: str | Frame,
+    snapshot: Snapshot,
+    mentioned: Iterable[Table],
+    meaning: dict[str, str],
+    options: DeltaOptions,
+) -> Planned:
+    """Read a query and decide how its result is kept. `mentioned` are the tables that its text may mean."""
+    registered = []
+    try:
+        for table in mentioned:
+            planner.register(quoted(table.name), struct_type(table.schema.visible), table.id)
+            registered.append(table.name)
+        analyzed = planner.analyze(query) if isinstance(query, str) else planner.analyze_frame(query)
+        for field in analyzed.output:
+            _require_storable(field.name, field.type)
+        session = Session(planner.function_names(), planner.is_ansi())
+        read = read_query(analyzed, session, planner.schema_of)
+        names = tuple(f.name for f in analyzed.output)
+        _require_distinct(names)
+        if isinstance(read, RefusedQuery):
+            return _refused(query, read, analyzed.output, meaning)
+        return _maintained(read, names, snapshot, meaning, options, planner)
+    finally:
+        for name in registered:
+            planner.unregister(quoted(name))
+
+
+def _require_storable(name: str, type_: str) -> None:
+    bad = refused_type(type_)
+    if bad is not None:
+        raise UnsupportedTypeError(
+            f'column "{name}" has the type {bad.upper()}, which cannot be stored',
+            detail="Delta Lake has no such type.",
+            hint="Cast the column to a number or a string.",
+        )
+
+
+def _require_distinct(names: tuple[str, ...]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.casefold() in seen:
+            raise QueryError(
+                f'the query names two columns "{name}"',
+                hint="Give each column of a stream table a name of its own, with AS.",
+            )
+        if name.startswith("__"):
+            raise QueryError(f'column name "{name}" is reserved', hint="Names that start with two underscores are Headwater's.")
+        seen.add(name.casefold())
+
+
+def _refused(query: str | Frame, read: RefusedQuery, output: Iterable[object], meaning: dict[str, str]) -> Planned:
+    if not isinstance(query, str):
+        raise NotIncrementalError(
+            "a DataFrame that cannot be maintained incrementally cannot define a stream table",
+            detail="; ".join(str(r) for r in read.refusals),
+            hint="Define it by SQL with REFRESH MODE FULL.",
+        )
+    fields = tuple(Field(f.name, f.type) for f in output)  # type: ignore[attr-defined]
+    refusals = tuple((r.code.value, r.fragment, r.detail, r.hint) for r in read.refusals)
+    always = any(r.code in _CLOCK for r in read.refusals)
+    definition = Definition(query, True, meaning, read.notices, refusals, None, always)
+    return Planned(definition, TableSchema(fields), read.sources, (), read.refusals)
+
+
+def _maintained(
+    read: Query,
+    names: tuple[str, ...],
+    snapshot: Snapshot,
+    meaning: dict[str, str],
+    options: DeltaOptions,
+    planner: CatalystPlanner,
+) -> Planned:
+    text = final_sql(read.tree, names, lambda leaf: f"<<new:{leaf.table if isinstance(leaf, Scan) else leaf.name}>>")
+    tree = with_types(with_argument_columns(read.tree), planner.schema_of)
+    width = len(read.tree.output)
+    tree, key = with_key(tree, _key_of(snapshot))
+    if key is not None and not all(is_key_type(c.type) for c in key):
+        tree, key = with_types(with_argument_columns(read.tree), planner.schema_of), None
+    visible, extra = tree.output[:width], tree.output[width:]
+    program = compiled(tree, options, planner.schema_of)
+    fields = [Field(n, c.type) for n, c in zip(names, visible, strict=True)]
+    hidden = {c.id: Field(f"__key_{i}", c.type, c.nullable, hidden=True) for i, c in enumerate(extra)}
+    by_id = {c.id: f.name for c, f in zip(visible, fields, strict=True)} | {i: f.name for i, f in hidden.items()}
+    key_names = tuple(by_id[c.id] for c in key) if key is not None else ()
+    schema = TableSchema((*fields, *hidden.values()), tuple(dict.fromkeys(key_names)))
+    template = printed(program, (*visible, *extra))
+    definition = Definition(text, False, meaning, read.notices, (), template)
+    return Planned(definition, schema, read.sources, _described(tree, program.stages), ())
+
+
+def _key_of(snapshot: Snapshot) -> Callable[[str], SourceKey]:
+    def key_of(table_id: str) -> SourceKey:
+        schema = snapshot.tables[table_id].schema
+        fields = [f for name in schema.key for f in schema.fields if f.name == name]
+        return SourceKey(tuple(f.name for f in fields), tuple(f.type for f in fields), tuple(f.nullable for f in fields))
+
+    return key_of
+
+
+def _described(tree: Operator, stages: Iterable[object]) -> tuple[tuple[str, str, str], ...]:
+    """Say for each operator how it is kept and what a change costs."""
+    strategies = iter([s.strategy for s in stages])  # type: ignore[attr-defined]
+    found = []
+    for op in reversed(list(walk_operators(tree))):
+        name = type(op).__name__
+        if isinstance(op, Scan):
+            found.append((name, "changes", "rows changed"))
+        elif isinstance(op, Aggregate):
+            strategy = next(strategies, "algebraic")
+            cost = "rows of changed groups" if strategy.startswith("rescan") else "groups changed"
+            found.append((name, strategy, cost))
+        else:
+            found.append((name, "linear", "rows changed"))
+    return tuple(reversed(found))
+
+
+def require_no_cycle(snapshot: Snapshot, table_id: str, name: str, sources: Iterable[str]) -> None:
+    """Fail if the table would read itself, with the path."""
+    paths = [[s] for s in sources]
+    while paths:
+        path = paths.pop()
+        if path[-1] == table_id:
+            shown = " <- ".join([name, *(snapshot.tables[p].name for p in path if p in snapshot.tables)])
+            raise CycleError(f'stream table "{name}" would read itself', detail=f"The path is {shown}.")
+        paths += [[*path, s] for s in snapshot.sources.get(path[-1], ())]
+
+
+def require_mode(plan: Planned, mode: RefreshMode, name: str) -> None:
+    """Fail if the mode demands what the query cannot give."""
+    if mode is RefreshMode.DIFFERENTIAL and plan.refusals:
+        first = plan.refusals[0]
+        raise NotIncrementalError(
+            f'stream table "{name}" cannot be maintained incrementally',
+            detail="; ".join(f"{r.code.value} at {r.fragment}: {r.detail}" for r in plan.refusals),
+            hint=first.hint,
+        )

@@ -1,0 +1,117 @@
+"""Verify: contents = the query over its sources at the frontier, as multisets. Checkable at any moment, changing nothing.
+
+Everything is compared exactly, except FLOAT and DOUBLE columns: the order of additions decides their last digits, so two values
+count as equal when they differ by at most `tolerance`, relative to the larger. The multiset hash in the catalog is checked too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headwater.catalog import Snapshot
+from headwater.engine.identity import row_hash_sql
+from headwater.engine.worker import Worker
+from headwater.model.schema import Field
+from headwater.model.sql import quoted
+from headwater.model.tables import StreamTable
+from headwater.refresh.cycle import Refresher
+from headwater.store.ground import Ground
+from headwater.store.reading import net_sql
+from headwater.store.rows import WEIGHT
+
+_SHOWN = 100_000
+_FLOATS = ("float", "double")
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of comparing a stream table with its query.
+
+    `missing` rows should be there and are not, `unexpected` ones are and should not be; `examples` shows a few of both.
+    """
+
+    name: str
+    equal: bool
+    missing: int
+    unexpected: int
+    rows: int
+    tolerance: float
+    hash_matches: bool
+    frontier: int
+    examples: tuple[str, ...] = ()
+
+
+def verified(ground: Ground, refresher: Refresher, snapshot: Snapshot, stream: StreamTable) -> Verification:
+    """Compare a populated stream table with its query at its frontier."""
+    table = snapshot.tables[stream.table_id]
+    assert stream.frontier is not None
+    definition = refresher.definition(stream)
+    fields = table.schema.visible
+    names = ", ".join(quoted(f.name) for f in fields)
+    with ground.engine.worker() as worker:
+        worker.configure(definition.meaning)
+        worker.size_for(max([table.row_count, *(snapshot.tables[s].row_count for s in snapshot.sources[table.id])]))
+        expected = worker.view(refresher.full_query(worker, snapshot, definition, stream.frontier))
+        contents = worker.view(ground.reader.state(worker, ground.source(snapshot, table), snapshot.version))
+        signed = f"(SELECT {names}, 1 AS {WEIGHT} FROM {expected} UNION ALL SELECT {names}, -1 AS {WEIGHT} FROM {contents})"
+        rows = worker.rows(worker.sql(f"{net_sql(signed, fields)} LIMIT {_SHOWN}"))
+        tolerance = ground.settings.float_tolerance if any(f.type in _FLOATS for f in fields) else 0.0
+        left = _unmatched(rows, fields, tolerance) if tolerance else rows
+        hash_matches, count = _hash(worker, contents, table.schema.visible, table.hash)
+    missing = sum(r[WEIGHT] for r in left if r[WEIGHT] > 0)
+    unexpected = -sum(r[WEIGHT] for r in left if r[WEIGHT] < 0)
+    examples = tuple(f"{'missing' if r[WEIGHT] > 0 else 'unexpected'}: {_shown(r, fields)}" for r in left[:10])
+    return Verification(
+        table.name,
+        not left and hash_matches,
+        missing,
+        unexpected,
+        count,
+        tolerance,
+        hash_matches,
+        stream.frontier,
+        examples,
+    )
+
+
+def _hash(worker: Worker, view: str, fields: Sequence[Field], kept: int) -> tuple[bool, int]:
+    text = f"SELECT sum(CAST({row_hash_sql(fields)} AS DECIMAL(38, 0))) AS h, count(*) AS n FROM {view}"
+    row = worker.rows(worker.sql(text))[0]
+    return int(row["h"] or 0) % 2**64 == kept, int(row["n"])
+
+
+def _unmatched(rows: Sequence[Any], fields: Sequence[Field], tolerance: float) -> list[Any]:
+    """Pair rows that agree in everything but the last digits of floating-point columns; return the rest."""
+    floats = [f.name for f in fields if f.type in _FLOATS]
+    exact = [f.name for f in fields if f.type not in _FLOATS]
+    groups: dict[str, list[Any]] = defaultdict(list)
+    for row in rows:
+        groups[repr([row[n] for n in exact])].append(row)
+    left = []
+    for group in groups.values():
+        wanted = [r for r in group for _ in range(max(0, r[WEIGHT]))]
+        found = [r for r in group for _ in range(max(0, -r[WEIGHT]))]
+        for row in wanted:
+            match = next((f for f in found if all(_near(row[n], f[n], tolerance) for n in floats)), None)
+            if match is None:
+                left.append(row)
+            else:
+                found.remove(match)
+        left += found
+    return left
+
+
+def _near(a: float | None, b: float | None, tolerance: float) -> bool:
+    if a is None or b is None:
+        return a is b
+    if math.isnan(a) or math.isnan(b):
+        return math.isnan(a) and math.isnan(b)
+    return a == b or math.isclose(a, b, rel_tol=tolerance)
+
+
+def _shown(row: Any, fields: Sequence[Field]) -> str:
+    return "(" + ", ".join(f"{f.name}={row[f.name]!r}" for f in fields) + ")"

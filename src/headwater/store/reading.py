@@ -1,0 +1,335 @@
+"""Reading a table: its state at a version, and its changes between two versions.
+
+    changes(t, from, to]   the change rows of those versions
+    state(t, v)            base + changes(b, v]   if the base stands at b <= v
+                           base - changes(v, b]   if the base has run ahead
+
+Z-sets subtract as well as add, so one rule serves a base that lags and one that leads. For the user the signed rows are
+*consolidated*: the changes are first summed per full tuple (what cancels never meets the base), then, with a key, base rows
+whose key was taken away are left out and what remains positive is added; without a key, tuples are counted.
+
+Projecting before summing is right as long as the key stays in: two tuples that differ in unread columns alone cancel, and the
+base row, which has the same read columns, stays.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headwater.catalog import Catalog, Manifest
+from headwater.engine.identity import has_variant, identity_list, identity_sql, is_plain, keys_equal_sql
+from headwater.engine.worker import Frame, Worker
+from headwater.model.schema import Field
+from headwater.model.sql import quoted, sql_literal
+from headwater.model.tables import Batch, BatchFormat, DataFile, Table
+from headwater.store.layout import Bound, Layout, files_within
+from headwater.store.rows import ACTION, CHANGE_FIELDS, CHANGED, VERSION, VERSION_FIELD, WEIGHT, Rows, concatenated, decoded
+
+_BROADCAST_ROWS = 1_000_000
+_CACHED_BATCHES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A table as one reader sees it: definition, manifest, and rows of the reader's own open transaction."""
+
+    table: Table
+    manifest: Manifest
+    pending: tuple[Rows, ...] = ()
+
+    def batches(self, after: int, upto: int) -> tuple[Batch, ...]:
+        """Return the batches with change rows of versions in (after, upto]."""
+        return tuple(b for b in self.manifest.batches if b.last_version > after and b.first_version <= upto)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Change rows as a frame with the fields asked for, `__changed_cols` and `__w` (+1 or -1); `arrow` if they are in memory too."""
+
+    frame: Frame
+    count: int
+    deletes: int
+    arrow: pa.Table | None = None
+
+
+class Reader:
+    """Turns manifests into frames."""
+
+    def __init__(self, catalog: Catalog, layout: Layout, local_rows: int) -> None:
+        self._catalog = catalog
+        self._layout = layout
+        self._local_rows = local_rows
+        self._cache: OrderedDict[str, pa.Table] = OrderedDict()
+        self._lock = threading.Lock()
+
+    # changes ----------------------------------------------------------------------------------------------------------------
+
+    def changes(self, worker: Worker, source: Source, after: int, upto: int, fields: Sequence[Field]) -> Changes:
+        """Return the change rows of the versions in (after, upto]."""
+        return self._signed(worker, source, source.batches(after, upto), after, upto, fields, flip=False)
+
+    def _signed(
+        self,
+        worker: Worker,
+        source: Source,
+        batches: Sequence[Batch],
+        after: int,
+        upto: int,
+        fields: Sequence[Field],
+        *,
+        flip: bool,
+    ) -> Changes:
+        pending = source.pending if not flip else ()
+        count = sum(b.inserts + b.deletes for b in batches) + sum(p.count for p in pending)
+        deletes = sum(b.deletes for b in batches) + sum(p.deletes for p in pending)
+        stored = (*fields, *CHANGE_FIELDS)
+        arrow: pa.Table | None = None
+        if count <= self._local_rows and not any(has_variant(f.type) for f in fields):
+            arrow = self._arrow(batches, source, pending, after, upto, stored)
+            frames = [worker.from_arrow(arrow, stored)]
+        else:
+            frames = self._frames(worker, source, batches, pending, after, upto, stored)
+        plus = "'D'" if flip else "'I'"
+        columns = ", ".join(quoted(f.name) for f in fields)
+        comma = ", " if fields else ""
+        parts = [
+            f"SELECT {columns}{comma}{CHANGED}, CASE WHEN {ACTION} = {plus} THEN 1 ELSE -1 END AS {WEIGHT} FROM {worker.view(x)}"
+            for x in frames
+        ]
+        return Changes(worker.sql(" UNION ALL ".join(parts)), count, deletes, arrow)
+
+    def _arrow(
+        self,
+        batches: Sequence[Batch],
+        source: Source,
+        pending: Sequence[Rows],
+        after: int,
+        upto: int,
+        stored: Sequence[Field],
+    ) -> pa.Table:
+        """Return the change rows as one Arrow table with exactly the stored columns."""
+        inline = self.inline_tables([b for b in batches if b.format is BatchFormat.INLINE])
+        tables = []
+        for batch in batches:
+            if batch.format is BatchFormat.INLINE:
+                table = inline[batch.id]
+            else:
+                files = source.manifest.batch_files[batch.id]
+                self._layout.require(files)
+                table = concatenated([pq.read_table(p) for p in self._layout.paths(files)])
+                if batch.format is BatchFormat.INSERT:
+                    table = _as_inserts(table)
+            tables.append(_within(table, batch, after, upto))
+        for rows in pending:
+            tables.append(self._pending_table(rows))
+        names = [f.name for f in stored]
+        if not tables:
+            return pa.table({n: pa.nulls(0) for n in names})
+        table = concatenated([t.select([n for n in names if n in t.column_names]) for t in tables])
+        for name in names:
+            if name not in table.column_names:
+                table = table.append_column(name, pa.nulls(table.num_rows))
+        return table.select(names)
+
+    def _pending_table(self, rows: Rows) -> pa.Table:
+        if rows.arrow is not None:
+            return rows.arrow
+        table = concatenated([pq.read_table(p) for p in self._layout.paths(rows.files)])
+        return _as_inserts(table) if rows.plain else table
+
+    def _frames(
+        self,
+        worker: Worker,
+        source: Source,
+        batches: Sequence[Batch],
+        pending: Sequence[Rows],
+        after: int,
+        upto: int,
+        stored: Sequence[Field],
+    ) -> list[Frame]:
+        """Return the change rows as few frames: one per kind of storage, never one per batch."""
+        frames = []
+        inline = [b for b in batches if b.format is BatchFormat.INLINE]
+        in_memory = [_within(t, b, after, upto) for b, t in zip(inline, self.inline_tables(inline).values(), strict=True)]
+        in_memory += [r.arrow for r in pending if r.arrow is not None]
+        if in_memory:
+            table = concatenated(in_memory)
+            for name in (f.name for f in stored):
+                if name not in table.column_names:
+                    table = table.append_column(name, pa.nulls(table.num_rows))
+            frames.append(worker.from_arrow(table, stored))
+        whole: list[DataFile] = []
+        partial: list[DataFile] = []
+        plain: list[DataFile] = []
+        for batch in batches:
+            files = source.manifest.batch_files.get(batch.id, ())
+            if batch.format is BatchFormat.INSERT:
+                plain += files
+            elif batch.format is BatchFormat.TAIL:
+                (whole if batch.first_version > after and batch.last_version <= upto else partial).extend(files)
+        for rows in pending:
+            (plain if rows.plain else whole).extend(rows.files)
+        self._layout.require([*whole, *partial, *plain])
+        if whole:
+            frames.append(worker.read_parquet(self._layout.paths(whole), stored))
+        if partial:
+            view = worker.view(worker.read_parquet(self._layout.paths(partial), (*stored, VERSION_FIELD)))
+            names = ", ".join(quoted(f.name) for f in stored)
+            frames.append(worker.sql(f"SELECT {names} FROM {view} WHERE {VERSION} > {after} AND {VERSION} <= {upto}"))
+        if plain:
+            fields = [f for f in stored if f not in CHANGE_FIELDS]
+            view = worker.view(worker.read_parquet(self._layout.paths(plain), fields))
+            names = "".join(quoted(f.name) + ", " for f in fields)
+            frames.append(
+                worker.sql(
+                    f"SELECT {names}'I' AS {ACTION}, CAST(0 AS BIGINT) AS __change_id, "
+                    f"CAST(NULL AS ARRAY<BIGINT>) AS {CHANGED} FROM {view}"
+                )
+            )
+        return frames or [worker.empty(stored)]
+
+    def inline_tables(self, batches: Sequence[Batch]) -> dict[str, pa.Table]:
+        """Return decoded inline batches, in order; immutable, so kept."""
+        with self._lock:
+            found = {b.id: self._cache[b.id] for b in batches if b.id in self._cache}
+        missing = [b.id for b in batches if b.id not in found]
+        if missing:
+            for batch_id, data in self._catalog.inline(missing).items():
+                found[batch_id] = decoded(data)
+            with self._lock:
+                for batch_id in missing:
+                    self._cache[batch_id] = found[batch_id]
+                while len(self._cache) > _CACHED_BATCHES:
+                    self._cache.popitem(last=False)
+        return {b.id: found[b.id] for b in batches}
+
+    # state ------------------------------------------------------------------------------------------------------------------
+
+    def state(
+        self,
+        worker: Worker,
+        source: Source,
+        version: int,
+        fields: Sequence[Field] | None = None,
+        bounds: Mapping[str, Bound] | None = None,
+    ) -> Frame:
+        """Return the rows of the table at `version`, consolidated: stored fields `fields` (all if None).
+
+        `bounds` limits the read to rows inside them. Rows outside may be left out or not: the caller restricts exactly.
+        """
+        table = source.table
+        asked = tuple(table.schema.fields if fields is None else fields)
+        key = tuple(f for f in table.schema.fields if f.name in table.schema.key)
+        wanted = tuple(f for f in table.schema.fields if f in asked or f in key) if key else table.schema.fields
+        base_files = source.manifest.files
+        forward = version >= table.base_version
+        if forward:
+            after, upto = table.base_version, version
+        else:
+            after, upto = version, table.base_version
+        batches = source.batches(after, upto)
+        if not forward:
+            base_files, batches = _without_whole_batches(source, base_files, batches, version)
+        base_files = files_within(base_files, bounds or {})
+        self._layout.require(base_files)
+        base = worker.view(worker.read_parquet(self._layout.paths(base_files), wanted))
+        condition = _bounds_sql(bounds or {}, wanted)
+        columns = ", ".join(quoted(f.name) for f in asked) or "1 AS __one"
+        where = f" WHERE {condition}" if condition else ""
+        if not batches and not (forward and source.pending):
+            return worker.sql(f"SELECT {columns} FROM {base}{where}")
+        tail = self._signed(worker, source, batches, after, upto, wanted, flip=not forward)
+        if tail.deletes == 0 and forward:
+            signed = worker.view(tail.frame)
+            return worker.sql(f"SELECT {columns} FROM {base}{where} UNION ALL SELECT {columns} FROM {signed}{where}")
+        net = worker.view(worker.sql(net_sql(worker.view(tail.frame), wanted)))
+        if key:
+            text = _keyed_sql(base, net, key, columns, where, broadcast=tail.count <= _BROADCAST_ROWS)
+        else:
+            text = _counted_sql(base, net, wanted, columns, where, broadcast=tail.count <= _BROADCAST_ROWS)
+        return worker.sql(text)
+
+
+def net_sql(view: str, fields: Sequence[Field]) -> str:
+    """Return the sum of weights per full tuple; tuples that cancel are gone."""
+    groups = ", ".join(identity_list(fields))
+    columns = "".join(
+        (quoted(f.name) if is_plain(f.type) else f"any_value({quoted(f.name)}) AS {quoted(f.name)}") + ", " for f in fields
+    )
+    return f"SELECT {columns}CAST(sum({WEIGHT}) AS INT) AS {WEIGHT} FROM {view} GROUP BY {groups} HAVING sum({WEIGHT}) <> 0"
+
+
+def _keyed_sql(base: str, net: str, key: Sequence[Field], columns: str, where: str, *, broadcast: bool) -> str:
+    hint = "/*+ BROADCAST(d) */ " if broadcast else ""
+    names = ", ".join(quoted(f.name) for f in key)
+    return (
+        f"SELECT {hint}{columns} FROM (SELECT * FROM {base}{where}) b "
+        f"LEFT ANTI JOIN (SELECT {names} FROM {net} WHERE {WEIGHT} < 0) d ON {keys_equal_sql('b', 'd', key)} "
+        f"UNION ALL SELECT {columns} FROM (SELECT * FROM {net}{where}) WHERE {WEIGHT} > 0"
+    )
+
+
+def _counted_sql(base: str, net: str, fields: Sequence[Field], columns: str, where: str, *, broadcast: bool) -> str:
+    """Without a key: of the base rows equal to a tuple with weight -n, leave out n."""
+    hint = "/*+ BROADCAST(d) */ " if broadcast else ""
+    same = " AND ".join(
+        f"{identity_sql(f'b.{quoted(f.name)}', f.type)} <=> {identity_sql(f'd.{quoted(f.name)}', f.type)}" for f in fields
+    )
+    tuple_ = ", ".join(identity_list(fields, "b"))
+    inner = ", ".join(f"b.{quoted(f.name)}" for f in fields)
+    return (
+        f"SELECT {columns} FROM (SELECT {hint}{inner}, d.{WEIGHT} AS __n, "
+        f"row_number() OVER (PARTITION BY d.{WEIGHT} IS NULL, {tuple_} ORDER BY 1) AS __i "
+        f"FROM {base} b JOIN (SELECT * FROM {net} WHERE {WEIGHT} < 0) d ON {same}) WHERE __i > -__n "
+        f"UNION ALL SELECT {hint}{columns} FROM {base} b LEFT ANTI JOIN (SELECT * FROM {net} WHERE {WEIGHT} < 0) d ON {same} "
+        f"UNION ALL SELECT {columns} FROM {net} LATERAL VIEW explode(sequence(1, {WEIGHT})) AS __copy WHERE {WEIGHT} > 0"
+    )
+
+
+def _bounds_sql(bounds: Mapping[str, Bound], fields: Sequence[Field]) -> str:
+    """Return the bounds as literals, so that Spark can skip row groups."""
+    names = {f.name for f in fields}
+    terms = []
+    for column, (low, high) in bounds.items():
+        a, b = sql_literal(low), sql_literal(high)
+        if column in names and a is not None and b is not None:
+            terms.append(f"{quoted(column)} >= {a} AND {quoted(column)} <= {b}")
+    return " AND ".join(terms)
+
+
+def _without_whole_batches(
+    source: Source, files: Sequence[DataFile], batches: Sequence[Batch], version: int
+) -> tuple[tuple[DataFile, ...], tuple[Batch, ...]]:
+    """Undo insert batches whose files are still base files by leaving the files out: cheaper than subtracting their rows."""
+    live = {f.path for f in files}
+    undone: set[str] = set()
+    kept = []
+    for batch in batches:
+        paths = {f.path for f in source.manifest.batch_files.get(batch.id, ())}
+        if batch.format is BatchFormat.INSERT and batch.first_version > version and paths and paths <= live:
+            undone |= paths
+        else:
+            kept.append(batch)
+    return tuple(f for f in files if f.path not in undone), tuple(kept)
+
+
+def _as_inserts(table: pa.Table) -> pa.Table:
+    count = table.num_rows
+    table = table.append_column(ACTION, pa.array(["I"] * count, pa.string()))
+    table = table.append_column("__change_id", pa.array(range(count), pa.int64()))
+    return table.append_column(CHANGED, pa.nulls(count, pa.list_(pa.int64())))
+
+
+def _within(table: pa.Table, batch: Batch, after: int, upto: int) -> pa.Table:
+    """Cut a merged batch down to the versions in (after, upto]."""
+    if batch.first_version > after and batch.last_version <= upto:
+        return table
+    version = table.column(VERSION)
+    return table.filter(pc.and_(pc.greater(version, after), pc.less_equal(version, upto)))

@@ -1,0 +1,140 @@
+"""Rows that exist but are not committed yet: in memory as Arrow, or in files of an open write.
+
+A change row is a stored row plus three columns:
+
+    __action        'I' or 'D', nothing else: an update is a D row and an I row
+    __change_id     order within its batch, D before I
+    __changed_cols  which columns an update changed, as words of 63 bits (bit i % 63 of word i / 63 = field i); NULL for a genuine insert or
+                    delete and for rows whose history was folded together
+"""
+
+from __future__ import annotations
+
+import io
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.model.schema import Field
+from headwater.model.tables import Batch, BatchFormat, DataFile
+
+ACTION = "__action"
+CHANGE_ID = "__change_id"
+CHANGED = "__changed_cols"
+VERSION = "__version"
+WEIGHT = "__w"
+HASH = "__hash"
+
+ACTION_FIELD = Field(ACTION, "string", nullable=False)
+CHANGE_FIELDS = (ACTION_FIELD, Field(CHANGE_ID, "bigint", nullable=False), Field(CHANGED, "array<bigint>"))
+VERSION_FIELD = Field(VERSION, "bigint", nullable=False)
+ROW_ID = Field("__row_id", "bigint", nullable=False, hidden=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A materialised set of change rows of one table. Exactly one of `arrow` and `files` holds them.
+
+    `plain` files hold inserted rows without change columns: they can become base files.
+    """
+
+    inserts: int
+    deletes: int
+    hash_change: int
+    arrow: pa.Table | None = None
+    files: tuple[DataFile, ...] = ()
+    plain: bool = False
+    write_ids: tuple[str, ...] = field(default=())
+
+    @property
+    def count(self) -> int:
+        return self.inserts + self.deletes
+
+
+def arrow_rows(table: pa.Table) -> Rows:
+    """Wrap change rows that carry a `__hash` column, which is summed and dropped; `__change_id` is numbered here.
+
+    Rows that cancel are left out. Sums of 64-bit hashes wrap around: the multiset hash is modulo 2**64 anyway.
+    """
+    table = _without_cancelling(table)
+    actions = table.column(ACTION).to_numpy(zero_copy_only=False)
+    is_insert = actions == "I"
+    hashes = table.column(HASH).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+    change = (int(hashes[is_insert].sum(dtype=np.uint64)) - int(hashes[~is_insert].sum(dtype=np.uint64))) % 2**64
+    inserts = int(is_insert.sum())
+    table = table.drop_columns([HASH])
+    if CHANGE_ID in table.column_names:
+        table = table.drop_columns([CHANGE_ID])
+    if CHANGED not in table.column_names:
+        table = table.append_column(CHANGED, pa.nulls(table.num_rows, pa.list_(pa.int64())))
+    table = table.append_column(CHANGE_ID, pa.array(np.arange(table.num_rows, dtype=np.int64)))
+    return Rows(inserts, table.num_rows - inserts, change, arrow=table)
+
+
+def _without_cancelling(table: pa.Table) -> pa.Table:
+    """Leave out pairs of an I and a D row with the same values. The hash finds candidates, the values decide."""
+    if table.num_rows < 2:
+        return table
+    hashes = table.column(HASH).to_numpy(zero_copy_only=False)
+    inserted = table.column(ACTION).to_numpy(zero_copy_only=False) == "I"
+    shared = np.intersect1d(hashes[inserted], hashes[~inserted])
+    if shared.size == 0:
+        return table
+    values = table.drop_columns([n for n in (HASH, ACTION, CHANGED, CHANGE_ID) if n in table.column_names])
+    positions = np.flatnonzero(np.isin(hashes, shared))
+    waiting: dict[str, list[tuple[bool, int]]] = {}
+    gone: set[int] = set()
+    for position in positions.tolist():
+        key = repr([_comparable(v) for v in values.slice(position, 1).to_pylist()[0].values()])
+        opposite = [w for w in waiting.setdefault(key, []) if w[0] != inserted[position]]
+        if opposite:
+            waiting[key].remove(opposite[0])
+            gone |= {opposite[0][1], position}
+        else:
+            waiting[key].append((bool(inserted[position]), position))
+    keep = np.ones(table.num_rows, dtype=bool)
+    keep[list(gone)] = False
+    return table.filter(pa.array(keep))
+
+
+def _comparable(value: object) -> object:
+    """Return a value whose text is equal for equal values: map entries in one order, at any depth."""
+    if isinstance(value, dict):
+        return {k: _comparable(v) for k, v in value.items()}
+    if isinstance(value, list):
+        made = [_comparable(v) for v in value]
+        return sorted(made, key=repr) if made and all(isinstance(v, tuple) for v in value) else made
+    if isinstance(value, tuple):
+        return tuple(_comparable(v) for v in value)
+    return value
+
+
+def batch_of(rows: Rows, table_id: str, inline_max_bytes: int, inline_max_rows: int) -> Batch | None:
+    """Return an inline batch if the rows are few and small enough, else None."""
+    if rows.arrow is None or rows.count > inline_max_rows:
+        return None
+    data = encoded(rows.arrow)
+    if len(data) > inline_max_bytes:
+        return None
+    return Batch(uuid.uuid4().hex, table_id, BatchFormat.INLINE, rows.inserts, rows.deletes, len(data), inline=data)
+
+
+def encoded(table: pa.Table) -> bytes:
+    """Return Arrow IPC bytes, compressed."""
+    sink = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table.combine_chunks())
+    return sink.getvalue()
+
+
+def decoded(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(data).read_all()
+
+
+def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return all rows of `tables`; a column that an older table lacks is NULL."""
+    return pa.concat_tables(tables, promote_options="permissive")

@@ -1,0 +1,128 @@
+"""Writing change rows: computed once, counted and hashed on the way, in memory if few and in files if many.
+
+Nothing here commits. What is written belongs to a write id that was registered before its first byte; a commit names it, or
+vacuum removes it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headwater.catalog import Catalog
+from headwater.engine.identity import has_variant, row_hash_sql
+from headwater.engine.worker import Frame, Worker
+from headwater.model.commit import AddBatch
+from headwater.model.schema import Field
+from headwater.model.sql import quoted
+from headwater.model.tables import Batch, BatchFormat, FileRole, Table
+from headwater.store.layout import Layout, write_arrow, written_files
+from headwater.store.rows import ACTION, CHANGE_ID, CHANGED, HASH, Rows, arrow_rows, batch_of
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLimits:
+    """How much goes where."""
+
+    inline_bytes: int
+    inline_rows: int
+    arrow_rows: int
+    write_seconds: float
+
+
+class Writer:
+    """Turns frames into rows of an open write."""
+
+    def __init__(self, catalog: Catalog, layout: Layout, limits: WriteLimits, owner: str) -> None:
+        self._catalog = catalog
+        self._layout = layout
+        self._limits = limits
+        self._owner = owner
+
+    def fits_in_memory(self, fields: Sequence[Field], expected: int | None) -> bool:
+        """Whether a result of `expected` rows is brought to the driver."""
+        return (
+            expected is not None and expected <= self._limits.arrow_rows and not any(has_variant(f.type) for f in fields)
+        )
+
+    def materialised(self, worker: Worker, frame: Frame, table: Table, expected: int | None) -> Rows:
+        """Run `frame` (stored fields, `__action`, perhaps `__changed_cols`) once and keep its rows, less those that cancel.
+
+        `expected` is an upper bound of their number, None if unknown.
+        """
+        fields = table.schema.fields
+        if self.fits_in_memory(fields, expected):
+            return arrow_rows(worker.to_arrow(self.selected(worker, frame, table)))
+        columns = "".join(quoted(f.name) + ", " for f in fields)
+        mask = _mask(frame)
+        text = f"SELECT {columns}{ACTION}, monotonically_increasing_id() AS {CHANGE_ID}, {mask} FROM {worker.view(frame)}"
+        return self._to_files(worker, worker.sql(text), table, FileRole.TAIL)
+
+    def selected(self, worker: Worker, frame: Frame, table: Table) -> Frame:
+        """Return the change rows with their hash, ready for `arrow_rows`."""
+        columns = "".join(quoted(f.name) + ", " for f in table.schema.fields)
+        hashed = row_hash_sql(table.schema.visible)
+        return worker.sql(f"SELECT {columns}{ACTION}, {_mask(frame)}, {hashed} AS {HASH} FROM {worker.view(frame)}")
+
+    def spilled(self, rows: Rows, table: Table) -> Rows:
+        """Move rows from memory into a file of the tail."""
+        assert rows.arrow is not None
+        write_id, directory = self.open(table.id, FileRole.TAIL)
+        files = write_arrow(self._layout, rows.arrow, table.id, FileRole.TAIL, directory, write_id)
+        return replace(rows, arrow=None, files=files, write_ids=(write_id,))
+
+    def inserted(self, worker: Worker, frame: Frame, table: Table) -> Rows:
+        """Run `frame` (stored fields only) once and keep its rows as files that can become base files."""
+        columns = ", ".join(quoted(f.name) for f in table.schema.fields)
+        return self._to_files(worker, worker.sql(f"SELECT {columns} FROM {worker.view(frame)}"), table, FileRole.BASE)
+
+    def _to_files(self, worker: Worker, frame: Frame, table: Table, role: FileRole) -> Rows:
+        write_id, directory = self.open(table.id, role)
+        action = ACTION if role is FileRole.TAIL else None
+        target = self._layout.absolute(directory)
+        totals = worker.write_parquet(frame, target, action, row_hash_sql(table.schema.visible))
+        files = written_files(self._layout, table.id, role, directory, write_id)
+        return Rows(
+            totals.inserts,
+            totals.deletes,
+            totals.hash_change,
+            files=files,
+            plain=role is FileRole.BASE,
+            write_ids=(write_id,),
+        )
+
+    def open(self, table_id: str, role: FileRole) -> tuple[str, str]:
+        """Register a write; return its id and its directory relative to the location."""
+        pattern = self._layout.directory(table_id, role, "{id}")
+        write_id = self._catalog.open_write(self._owner, self._limits.write_seconds, (pattern,))
+        return write_id, self._layout.directory(table_id, role, write_id)
+
+    def discard(self, rows: Rows) -> None:
+        """Remove files that will not be committed."""
+        for write_id in rows.write_ids:
+            for file in rows.files:
+                self._layout.remove_tree(file.path.rsplit("/", 1)[0])
+            self._catalog.discard_write(write_id)
+
+    def batch(self, rows: Rows, table: Table, *, next_row_id: int | None = None) -> tuple[AddBatch, tuple[str, ...]]:
+        """Return the commit record for `rows` and the write ids it relies on.
+
+        Inserted rows without change columns join the base at once; the caller has seen to it that no change waits in the tail.
+        """
+        if rows.plain:
+            bytes_ = sum(f.bytes for f in rows.files)
+            batch = Batch(uuid.uuid4().hex, table.id, BatchFormat.INSERT, rows.inserts, 0, bytes_)
+            return AddBatch(batch, rows.files, rows.hash_change, next_row_id, into_base=True), rows.write_ids
+        inline = batch_of(rows, table.id, self._limits.inline_bytes, self._limits.inline_rows)
+        if inline is not None:
+            return AddBatch(inline, (), rows.hash_change, next_row_id), ()
+        if rows.arrow is not None:
+            rows = self.spilled(rows, table)
+        size = sum(f.bytes for f in rows.files)
+        batch = Batch(uuid.uuid4().hex, table.id, BatchFormat.TAIL, rows.inserts, rows.deletes, size)
+        return AddBatch(batch, rows.files, rows.hash_change, next_row_id), rows.write_ids
+
+
+def _mask(frame: Frame) -> str:
+    return CHANGED if CHANGED in frame.columns else f"CAST(NULL AS ARRAY<BIGINT>) AS {CHANGED}"

@@ -1,0 +1,30 @@
+"""A planning session and a session with the same tables and rows in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.plan.round_trip import Frontend
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def frontend(spark: SparkSession) -> Frontend:
+    """Tables can be added; queries over them are read, printed and run."""
+    return Frontend(spark)
+
+
+@pytest.fixture(scope="module")
+def orders(frontend: Frontend) -> Frontend:
+    """The table most hand cases use."""
+    frontend.add(
+        "orders",
+        """SELECT * FROM VALUES
+        (1L, 'north', 10.50BD, 1.5D, array(1, 2)), (2L, 'south', 20.00BD, 2.5D, array(3)), (3L, 'north', NULL, NULL, NULL),
+        (NULL, NULL, 7.25BD, 0.5D, array()), (5L, 'north', 10.50BD, -1.0D, array(5, NULL))
+        AS t(id, region, amount, weight, tags)""",
+    )
+    return frontend
