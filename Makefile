@@ -24,7 +24,7 @@ venv: java $(STAMP)  ## Make .venv with tested versions; needs Python 3.11+ and 
 demo: venv  ## Show stream tables following a changing table, about a minute
 	@$(BIN)/headwater demo
 
-test: check  ## Check, then run all tests (TESTS="tests/delta -k count" for some)
+test: check  ## Check, then run all tests (TESTS="tests/plan -k count" for some)
 	@$(BIN)/python -m pytest -q $(TESTS)
 
 check: venv  ## Lint, formatting, types and layers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -55,6 +56,26 @@ def test_there_are_pages() -> None:
 def test_paths_exist(page: Path) -> None:
     missing = sorted(p for p in paths_named(page.read_text()) if not resolves(p, page))
     assert not missing, f"{name(page)} names paths that do not exist"
+
+
+def names_defined(path: Path) -> set[str]:
+    """Return functions, classes and `Class.method` of a Python file."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{child.name}" for child in node.body if isinstance(child, ast.FunctionDef)}
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_functions_named_exist(page: Path) -> None:
+    named = re.findall(r"`([\w/]+/[\w]+\.py)::([\w.]+)`", page.read_text())
+    missing = [
+        f"{file}::{what}" for file, what in named if what not in names_defined(ROOT / "src" / "headwater" / file)
+    ]
+    assert not missing, f"{name(page)} names functions that do not exist"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -52,9 +52,10 @@ class TestSqlite:
     def test_a_path_and_a_url_are_the_same(self, tmp_path: Path) -> None:
         path = tmp_path / "new directory" / "100%.db"
         with Catalog.create(str(path), location="/warehouse") as catalog:
-            assert catalog.url.startswith("sqlite:///")
+            assert catalog.url == str(path)
+            assert catalog.shown_url.startswith("sqlite:///")
         assert path.exists()
-        for url in (str(path), catalog.url):
+        for url in (catalog.url, catalog.shown_url):
             with Catalog.open(url) as again:
                 assert again.warehouse_id == catalog.warehouse_id
 
@@ -161,6 +162,13 @@ class TestPostgres:
             with psycopg.connect(postgres_url) as connection:
                 query = "SELECT schemaname, count(*) FROM pg_tables WHERE tablename = 'batches' GROUP BY 1 ORDER BY 1"
                 assert connection.execute(query).fetchall() == [("headwater", 1), ("second", 1)]
+
+    def test_password_is_not_shown(self, postgres_url: str) -> None:
+        url = postgres_url.replace("postgres:@", "postgres:secret@")
+        with Catalog.create(url, location="/warehouse") as catalog:
+            assert catalog.url == url
+            assert "secret" in url
+            assert "secret" not in catalog.shown_url
 
     def test_of_several_creators_one_wins(self, postgres_url: str) -> None:
         with ThreadPoolExecutor(4) as pool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +13,7 @@ from tests.catalog.building import apply, create, inline
 from tests.support.postgres import TestServer
 
 from headwater.catalog import Catalog, CatalogUnavailableError, CommitUnknownError, Options
-from headwater.errors import BusyError
+from headwater.errors import BusyError, SettingError
 
 pytestmark = pytest.mark.postgres
 
@@ -141,3 +142,9 @@ def test_time_is_the_servers(catalog: Catalog, postgres_url: str) -> None:
         row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
     assert row is not None
     assert 0 <= catalog.now() - row[0] < 60
+
+
+def test_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(SettingError, match=r"pip install 'headwater\[postgres\]'"):
+        Catalog.open("postgresql://host/db")

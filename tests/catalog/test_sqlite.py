@@ -24,7 +24,7 @@ from headwater.errors import BusyError
 from headwater.model.commit import CreateTable, MoveFrontier, ReplaceBatches
 from headwater.model.tables import TableKind
 
-KILLS = 5
+KILLS = 4
 
 
 def commit_for_ever(url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -40,14 +41,20 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     return invoke
 
 
-@pytest.fixture
-def shop(run: Run, tmp_path: Path, spark: SparkSession) -> str:
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """A warehouse with one table and two stream tables."""
-    shop = str(tmp_path / "shop")
-    assert run("init", shop).exit_code == 0
-    made = run("sql", "-w", shop, "-f", "-", text=SETUP)
+    path = tmp_path_factory.mktemp("cli") / "shop"
+    assert CliRunner().invoke(app, ["init", str(path)]).exit_code == 0
+    made = CliRunner().invoke(app, ["sql", "-w", str(path), "-f", "-"], input=SETUP)
     assert made.exit_code == 0, made.output
-    return shop
+    return path
+
+
+@pytest.fixture
+def shop(original: Path, tmp_path: Path) -> str:
+    """A copy of it for one test."""
+    return str(shutil.copytree(original, tmp_path / "shop"))
 
 
 def documents(result: Result) -> list[Any]:
@@ -112,6 +119,11 @@ def test_a_missing_warehouse_is_1_with_a_hint(run: Run, tmp_path: Path) -> None:
 def test_an_error_as_json(run: Run, tmp_path: Path) -> None:
     result = run("status", "--json", "-w", str(tmp_path / "none"))
     assert result.exit_code == 1
+    assert json.loads(result.stderr)["error"]["code"] == "HW101"
+
+
+def test_json_may_stand_before_the_command(run: Run, tmp_path: Path) -> None:
+    result = run("--json", "status", "-w", str(tmp_path / "none"))
     assert json.loads(result.stderr)["error"]["code"] == "HW101"
 
 

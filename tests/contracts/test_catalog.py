@@ -396,11 +396,11 @@ class CommittingContract(CatalogContract):
     def test_many_files_in_one_commit(self, catalog: Catalog) -> None:
         catalog.commit(create("t"))
         write = catalog.open_write("load", 60.0, ())
-        files = tuple(data_file(f"f{number:05d}", "t", write) for number in range(12_000))
+        files = tuple(data_file(f"f{number:05d}", "t", write) for number in range(10_100))
         version = apply(catalog, inserted("b", "t", *files, into_base=True), write_ids=(write,))
         manifest = catalog.manifest("t", version)
         assert [file.id for file in manifest.files] == [file.id for file in files]
-        assert len(manifest.batch_files["b"]) == 12_000
+        assert len(manifest.batch_files["b"]) == 10_100
         fold = catalog.open_write("fold", 60.0, ())
         all_ids = tuple(file.id for file in files)
         apply(catalog, ReplaceBase("t", all_ids, (data_file("g", "t", fold),), 2, 2), write_ids=(fold,))

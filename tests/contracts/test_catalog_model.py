@@ -278,8 +278,8 @@ def test_catalog_is_like_its_model(tmp_path: Path) -> None:
 
     Machine.template = template
     Machine.TestCase.settings = settings(
-        max_examples=25,
-        stateful_step_count=30,
+        max_examples=20,
+        stateful_step_count=25,
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )

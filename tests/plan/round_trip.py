@@ -30,6 +30,8 @@ class Frontend:
         self.planning = spark.newSession()
         self.data = spark.newSession()
         self.planner = CatalystPlanner(self.planning)
+        self.data.conf.set("spark.sql.codegen.wholeStage", "false")
+        self.data.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")  # compiling costs more than these rows
 
     def set(self, key: str, value: str) -> None:
         for session in (self.planning, self.data):

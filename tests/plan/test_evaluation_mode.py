@@ -31,7 +31,7 @@ def numbers(spark: object) -> Iterator[Frontend]:
         ("try_mod(a, z)", "try_mod(c1, c3)"),
         ("try_sum(a)", "try_sum(c1)"),
         ("try_avg(a)", "try_avg(c1)"),
-        ("try_element_at(array(a), 5)", "try_element_at(array(c1), 5)"),
+        ("try_element_at(array(a), 5)", "element_at(array(c1), 5)"),
         ("try_to_number(s, '9')", "try_to_number(c2, '9')"),
     ],
 )

@@ -8,7 +8,6 @@ value in `test_canonical.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,16 +44,23 @@ WITHOUT_EXAMPLES = {
     },
 }
 
-TABLE_FUNCTIONS = {"collations", "python_worker_logs", "range", "sql_keywords", "variant_explode", "variant_explode_outer"}
+TABLE_FUNCTIONS = {
+    "collations",
+    "python_worker_logs",
+    "range",
+    "sql_keywords",
+    "variant_explode",
+    "variant_explode_outer",
+}
 """They stand in FROM and are no expressions."""
 
 
 @pytest.fixture(scope="module")
-def registry(spark: object) -> Iterator[Frontend]:
+def registry(spark: object) -> Frontend:
     frontend = Frontend(spark)  # type: ignore[arg-type]
     frontend.set("spark.sql.timeType.enabled", "true")
     frontend.add(ONE_ROW, "SELECT id FROM range(1)")
-    yield frontend
+    return frontend
 
 
 def outcome(registry: Frontend, example: Example) -> str:
@@ -67,6 +73,8 @@ def outcome(registry: Frontend, example: Example) -> str:
         return "NOT_RUNNABLE"
     if isinstance(read, RefusedQuery):
         return read.refusals[0].code.value
+    if "timestamp_ltz(9)" in str([c.type for c in read.columns]).lower():
+        return "NOT_RUNNABLE"  # PySpark has no such type
     printed = registry.printed(read)
     expected, actual = registry.answer(example.query), registry.answer(printed)
     if any("reproducible" in n or "depends on" in n for n in read.notices):
@@ -118,8 +126,8 @@ def test_every_registered_function_round_trips_or_is_refused_by_name(registry: F
 
 
 def written_refusals() -> dict[str, str]:
-    lines = [line.split("#")[0].split() for line in REFUSED.read_text().splitlines()]
-    return {name: code for name, code in (line for line in lines if line)}
+    lines = [line for line in REFUSED.read_text().splitlines() if line and not line.startswith("#")]
+    return {line.split()[0]: line.split()[1] for line in lines}
 
 
 def test_list_of_refusals_is_sorted_and_says_why() -> None:

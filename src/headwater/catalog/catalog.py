@@ -27,20 +27,24 @@ DEFAULTS = Options()
 
 
 class Catalog:
-    """An open catalog. Threads may share it; every call is one short transaction of its own."""
+    """An open catalog. Threads may share it; every call is one short transaction of its own.
 
-    def __init__(self, opened: Opened) -> None:
+    `url` is the address as it was given, for other processes to open; `shown_url` is for people and never has a password.
+    """
+
+    def __init__(self, url: str, opened: Opened) -> None:
         self._database = opened.database
         self._snapshots = Snapshots(opened.database)
         self._committer = Committer(opened.database)
-        self.url = opened.database.url
+        self.url = url
+        self.shown_url = opened.database.url
         self.warehouse_id = opened.warehouse_id
         self.location = opened.location
 
     @staticmethod
     def create(url: str, *, location: str, options: Options = DEFAULTS) -> Catalog:
         """Make a new catalog for the files at `location`. Fails with `CatalogExistsError` if there is one."""
-        return Catalog(create_catalog(url, location, options))
+        return Catalog(url, create_catalog(url, location, options))
 
     @staticmethod
     def open(url: str, *, options: Options = DEFAULTS) -> Catalog:
@@ -48,7 +52,7 @@ class Catalog:
 
         What is no catalog, damaged or newer is refused unchanged.
         """
-        return Catalog(open_catalog(url, options))
+        return Catalog(url, open_catalog(url, options))
 
     def close(self) -> None:
         """Close the connections; any later call fails."""

@@ -127,7 +127,7 @@ class Database:
     def _settled(self, result: T, cause: SQLAlchemyError, landed: Callable[[Connection], bool] | None) -> T:
         """Find out whether a COMMIT that answered with an error took effect."""
         unknown = CommitUnknownError(
-            "the connection to the catalog was lost during a commit",
+            "the catalog did not confirm a commit",
             detail=f"{self.url}: {str(cause.__cause__ or cause).strip()}. Whether the commit took effect is not known.",
             hint="Once the catalog can be reached again, look whether the change is there before repeating it.",
         )

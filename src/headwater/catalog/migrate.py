@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import Connection
 
 SCRIPTS = Path(__file__).parent / "migrations"
@@ -31,6 +29,10 @@ class Migrations:
 
 def upgrade(connection: Connection, migrations: Migrations) -> None:
     """Run the migrations that the database behind `connection` has not seen, up to `migrations.format`."""
+    # Imported here: opening an up-to-date catalog, as almost every command does, must not wait for Alembic to load.
+    from alembic import command
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", _escaped(SCRIPTS))
     config.set_main_option("path_separator", "os")

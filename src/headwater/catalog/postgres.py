@@ -48,15 +48,22 @@ class PostgresDatabase(Database):
         for key, value in (("application_name", "headwater"), ("connect_timeout", "10"), ("keepalives_idle", "30")):
             if key not in query:
                 arguments[key] = value
-        engine = create_engine(
-            url.set(query=query),
-            connect_args=arguments,
-            isolation_level="READ COMMITTED",
-            pool_size=8,
-            max_overflow=24,
-            pool_use_lifo=True,
-            pool_timeout=options.busy_timeout,
-        )
+        try:
+            engine = create_engine(
+                url.set(query=query),
+                connect_args=arguments,
+                isolation_level="READ COMMITTED",
+                pool_size=8,
+                max_overflow=24,
+                pool_use_lifo=True,
+                pool_timeout=options.busy_timeout,
+            )
+        except ModuleNotFoundError as error:
+            raise SettingError(
+                "a catalog in PostgreSQL needs the package psycopg",
+                detail=str(error),
+                hint="Install it with: pip install 'headwater[postgres]'",
+            ) from error
         event.listen(engine, "connect", _ensure_durable)
         super().__init__(engine, options)
         self._repeatable = engine.execution_options(isolation_level="REPEATABLE READ")

@@ -3,7 +3,7 @@
 An entry stands at version v when `added <= v` and it is not removed or removed after v. As no entry is ever
 overwritten, every statement that asks for a version gets the same answer at any time, whatever is committed meanwhile;
 that is why no read needs a long transaction. Versions before the horizon are an exception: vacuum forgets them unless
-they are pinned.
+they are pinned. So the check that a version is kept and the reading of its entries see the same moment.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def manifests(database: Database, table_ids: Iterable[str], version: int) -> dic
             found_batches += map(batch_of, connection.execute(STANDING_BATCHES, asked))
         return found_files, found_batches
 
-    found = _by_table(*database.read(work))
+    found = _by_table(*database.read_snapshot(work))
     return {table_id: found.get(table_id, EMPTY_MANIFEST) for table_id in wanted}
 
 
@@ -193,7 +193,7 @@ def changes_of(database: Database, table_ids: Iterable[str], upto: int) -> dict[
             found.update((table_id, changed) for table_id, changed in rows)
         return found
 
-    return database.read(work)
+    return database.read_snapshot(work)
 
 
 def refresh_records(database: Database, table_id: str | None, limit: int) -> list[RefreshRecord]:

@@ -105,6 +105,7 @@ def _evaluation_error(error: Exception) -> EvaluationError:
 
 @app.callback(invoke_without_command=True)
 def root(
+    ctx: typer.Context,
     show_version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version and exit.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -113,6 +114,8 @@ def root(
         installed = version("headwater")
         output_for(as_json=as_json).message(f"headwater {installed}", {"version": installed})
         raise typer.Exit(Exit.OK)
+    if as_json:  # `headwater --json status` means `headwater status --json`
+        ctx.default_map = {str(ctx.invoked_subcommand): {"as_json": True}}
 
 
 @app.command(epilog="Example: `headwater demo --seconds 10 --rows 100000`")

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from headwater.delta.context import call
 from headwater.plan.expressions import AggregateCall, Expression, Literal
 
-INTEGERS = ("tinyint", "smallint", "int", "bigint")
-FLOATS = ("float", "double")
+INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+FLOATS = ("FLOAT", "DOUBLE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def counter(args: tuple[Expression, ...], filter_: Expression | None, condition:
         return (AggregateCall("sum", (value,), "sum({0})"),)
 
     return Accumulator(
-        types=("bigint",),
+        types=("BIGINT",),
         initial=(AggregateCall("count_if", args, f"count_if({test})", filter=filter_),),
         finish=lambda made: tuple(made),
         parts=parts,
@@ -129,14 +129,14 @@ def exact_sum(arg: Expression, type_: str, filter_: Expression | None) -> Accumu
 def sum_type(type_: str) -> str:
     """Return the type in which sums of `type_` are kept."""
     if type_ in INTEGERS:
-        return "decimal(38,0)"
+        return "DECIMAL(38, 0)"
     precision, scale = decimal_parts(type_)
-    return f"decimal({min(38, precision + 10)},{scale})"
+    return f"DECIMAL({min(38, precision + 10)}, {scale})"
 
 
 def decimal_parts(type_: str) -> tuple[int, int]:
     """Return precision and scale of a decimal type's text."""
-    found = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", type_)
+    found = re.fullmatch(r"DECIMAL\((\d+),\s*(\d+)\)", type_)
     if found is None:
         raise ValueError(f"not a decimal type: {type_}")
     return int(found[1]), int(found[2])
@@ -197,7 +197,7 @@ def float_sum(arg: Expression, type_: str, filter_: Expression | None, tolerance
         )
 
     return Accumulator(
-        types=("bigint", "double", "bigint", "bigint", "bigint", "double"),
+        types=("BIGINT", "DOUBLE", "BIGINT", "BIGINT", "BIGINT", "DOUBLE"),
         initial=(
             counted("{0} IS NOT NULL"),
             AggregateCall("sum", (call("CASE WHEN " + finite + " THEN {0} END", value),), "sum({0})", filter=filter_),
@@ -279,7 +279,7 @@ def extremum(arg: Expression, type_: str, filter_: Expression | None, *, largest
         return (checked_count(part[0]), call(f"slice({ordered}, 1, {size})", old[0], old[1], *part[1:]))
 
     return Accumulator(
-        types=("bigint", f"array<{type_}>"),
+        types=("BIGINT", f"ARRAY<{type_}>"),
         initial=(
             AggregateCall("count", (arg,), "count({0})", filter=filter_),
             AggregateCall("best", (arg,), best, filter=filter_),

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from headwater.delta.accumulators import Accumulator, ChangeRow, counter
+from headwater.delta.accumulators import FLOATS, Accumulator, ChangeRow, counter
 from headwater.delta.aggregates import NO_DISTINCT, Kept, Strategy, kept
 from headwater.delta.context import WEIGHT, DeltaContext, StateStage, at_side, call, null_of, source_column, state_field
 from headwater.model.schema import TableSchema
@@ -78,8 +78,8 @@ def aggregate_delta(op: Aggregate, ctx: DeltaContext) -> Operator:
     number = len(ctx.stages)  # distinct sources have declared their own stages by now
     name = f"state{number}"
     keys_stage = Stage(f"keys{number}", keys.output)
-    flag = ctx.fresh("rescan", "boolean", nullable=False)
-    paired = ctx.fresh("paired", "boolean", nullable=False)
+    flag = ctx.fresh("rescan", "BOOLEAN", nullable=False)
+    paired = ctx.fresh("paired", "BOOLEAN", nullable=False)
     schema = TableSchema(tuple(state_field(c) for c in design.columns), tuple(g.name for g in design.groups))
     old = Scan(name, design.columns, tuple(c.name for c in design.columns), Side.OLD)
     if design.strategy is Strategy.RESCAN:
@@ -119,8 +119,8 @@ def _design(op: Aggregate, ctx: DeltaContext) -> _Design:
     types = {c.id: c.type for c in op.input.output}
     groups = tuple(replace(ctx.again(g), name=f"g{i}") for i, g in enumerate(op.groups))
     if not groups:
-        groups = (ctx.fresh("g0", "int", nullable=False),)
-    rows = ctx.fresh("n", "bigint", nullable=False)
+        groups = (ctx.fresh("g0", "INT", nullable=False),)
+    rows = ctx.fresh("n", "BIGINT", nullable=False)
     chosen = [_kept(c, types, ctx) for c in op.calls]
     if any(k is None for k in chosen):
         return _rescanned_design(op, groups, rows, ctx)
@@ -166,7 +166,7 @@ def _kept(aggregate: NamedAggregate, types: dict[int, str], ctx: DeltaContext) -
         return kept(replace(made, distinct=False), arg_types, aggregate.column.type, ctx.options)
     if made.name not in ("count", "sum", "avg") or any(not isinstance(a, ColumnRef) for a in made.args):
         return None
-    if made.name != "count" and arg_types[0] in ("float", "double"):
+    if made.name != "count" and arg_types[0] in FLOATS:
         return None
     choice = kept(replace(made, distinct=False), arg_types, aggregate.column.type, ctx.options)
     if choice is None:
@@ -219,7 +219,7 @@ def _read_columns(design: _Design) -> list[int]:
 def _changes(op: Aggregate, design: _Design, ctx: DeltaContext) -> Operator:
     """Return the change rows that the state follows: groups, arguments, weight, and which source they come from."""
     groups = tuple(ctx.again(g) for g in design.groups)
-    tag = ctx.fresh("source", "int", nullable=False)
+    tag = ctx.fresh("source", "INT", nullable=False)
     if design.strategy is Strategy.RESCAN:
         changes = ctx.delta(op.input)
         return Project(changes, (*_group_items(op, groups), Named.same(WEIGHT), Named(tag, Literal("0"))))
@@ -288,7 +288,7 @@ def _merged(
     args, weight, tag = keys.columns[width:-2], keys.columns[-2], keys.columns[-1]
     read = _read_columns(design)
     groups = tuple(ctx.again(g) for g in design.groups)
-    is_old = ctx.fresh("is_old", "boolean", nullable=False)
+    is_old = ctx.fresh("is_old", "BOOLEAN", nullable=False)
     merged_args = tuple(ctx.again(a) for a in args)
     merged_weight, merged_tag = ctx.again(weight), ctx.again(tag)
     olds = tuple(ctx.again(c) for c in design.values)
@@ -318,7 +318,7 @@ def _merged(
     place = dict(zip(read, merged_args, strict=True))
     old_of = {c.id: o for c, o in zip(design.values, olds, strict=True)}
 
-    existed = ctx.fresh("existed", "boolean")
+    existed = ctx.fresh("existed", "BOOLEAN")
     calls = [NamedAggregate(existed, AggregateCall("bool_or", (ColumnRef(is_old.id),), "bool_or({0})"))]
     kept_old: dict[int, Column] = {}
     for column in design.values:
@@ -389,7 +389,7 @@ def _as_changes(
         *(ColumnRef(x.id) for c in design.values for x in (olds[c.id], news[c.id])),
     )
     changed = call("(NOT {0} OR {1})", same, suspect)
-    keep = ctx.fresh("keep", "boolean", nullable=False)
+    keep = ctx.fresh("keep", "BOOLEAN", nullable=False)
     both = call("({0} AND {1})", was, exists)
     group_refs = [ColumnRef(g.id) for g in groups]
     expanded = Expand(
@@ -431,7 +431,7 @@ def _restricted(op: Aggregate, fresh_input: Operator, keys: Stage) -> Operator:
 
 def _computed(op: Aggregate, source: Operator, design: _Design, ctx: DeltaContext) -> Operator:
     """Return the state of all groups of `source`, computed afresh, as columns of the state table."""
-    rows = ctx.fresh("n", "bigint", nullable=False)
+    rows = ctx.fresh("n", "BIGINT", nullable=False)
     calls = [NamedAggregate(rows, AggregateCall("count", (Literal("1"),), "count({0})"))]
     made: list[tuple[_Slot, list[Expression]]] = []
     for slot in design.slots:

@@ -65,7 +65,7 @@ def kept(aggregate: AggregateCall, types: Sequence[str], result_type: str, optio
     type_ = types[0]
     if name in ("sum", "avg"):
         return _sum_or_avg(name, args[0], type_, result_type, filter_, key, options)
-    if name in ("bool_and", "every", "bool_or", "some", "any") or (name in ("min", "max") and type_ == "boolean"):
+    if name in ("bool_and", "every", "bool_or", "some", "any") or (name in ("min", "max") and type_ == "BOOLEAN"):
         return _boolean(name in ("bool_and", "every", "min"), args, filter_, key)
     if name in ("min", "max"):
         accumulator = extremum(args[0], type_, filter_, largest=name == "max", size=options.extremum_buffer)
@@ -86,7 +86,7 @@ def _is_constant(arg: Expression) -> bool:
 
 
 def _is_number(type_: str) -> bool:
-    return type_ in INTEGERS or type_ in FLOATS or type_.startswith("decimal")
+    return type_ in INTEGERS or type_ in FLOATS or type_.startswith("DECIMAL")
 
 
 def _sum_or_avg(
@@ -100,7 +100,7 @@ def _sum_or_avg(
         if name == "avg":
             form = f"CASE WHEN {{0}} = 0 THEN CAST(NULL AS DOUBLE) ELSE {form} END"
         return Kept(Strategy.ALGEBRAIC, ((f"f {key}", accumulator),), lambda s: call(form, *s[0]))
-    if type_ not in INTEGERS and not type_.startswith("decimal"):
+    if type_ not in INTEGERS and not type_.startswith("DECIMAL"):
         return None
     if name == "avg" and type_ not in INTEGERS and not _avg_is_exact(type_):
         return None

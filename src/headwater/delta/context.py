@@ -15,7 +15,7 @@ from headwater.plan.expressions import Call, Column, Expression, Literal
 from headwater.plan.operators import Operator, Scan, Side, walk_operators
 
 FIRST_ID = 1_000_000
-WEIGHT = Column(FIRST_ID, "__w", "int", nullable=False)
+WEIGHT = Column(FIRST_ID, "__w", "INT", nullable=False)
 
 
 def call(form: str, *args: Expression) -> Call:

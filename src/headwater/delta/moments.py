@@ -40,7 +40,7 @@ def moments(args: tuple[Expression, ...], filter_: Expression | None, tolerance:
         made.append(AggregateCall("sum", values, f"sum(CASE WHEN {there} THEN {squares} END)", filter=filter_))
         return tuple(made)
 
-    width = 5 if pair else 3  # number of kept values: n, means, central sums
+    width = 6 if pair else 3  # kept doubles: means, central sums, flow
 
     def finish(made: Sequence[Expression]) -> tuple[Expression, ...]:
         n = made[0]
@@ -95,7 +95,7 @@ def moments(args: tuple[Expression, ...], filter_: Expression | None, tolerance:
         return call(f"({{0}} > 0D AND ({bad}) OR isnan({{0}}) OR {odd})", new[-1], *sums)
 
     return Accumulator(
-        types=("bigint", *["double"] * width),
+        types=("BIGINT", *["DOUBLE"] * width),
         initial=aggregates(doubles, filter_),
         finish=finish,
         parts=parts,

@@ -92,7 +92,7 @@ def _keyed(op: Operator, key_of: Callable[[str], SourceKey], ids: _Ids) -> tuple
     if isinstance(op, Aggregate):
         if op.groups:
             return op, op.groups
-        one = ids.column("__one", "int", nullable=False)
+        one = ids.column("__one", "INT", nullable=False)
         items = (*(Named.same(c) for c in op.output), Named(one, Literal("0")))
         return Project(op, items), (one,)
     assert isinstance(op, Expand | Union), f"no key rule for {type(op).__name__}"

@@ -11,8 +11,9 @@ from dataclasses import replace
 from headwater.plan.canonical import canonical_call
 from headwater.plan.catalyst_json import Node
 from headwater.plan.expressions import AggregateCall, Expression
-from headwater.plan.forms import fragment, placeholders
+from headwater.plan.forms import escaped, fragment, placeholders
 from headwater.plan.functions import CANONICAL, ORDER_DEPENDENT_SKETCHES
+from headwater.plan.literals import string_sql
 from headwater.plan.refusal import Code
 from headwater.plan.scope import Reader, Scope
 from headwater.plan.spelling import MODES, function_name
@@ -42,6 +43,8 @@ def _plain_call(reader: Reader, function: Node, args: tuple[Expression, ...]) ->
         form, try_form = MODES[kind]
         form = reader.moded(function, form, try_form)
         return AggregateCall(form.partition("(")[0], args, form)
+    if kind == "PivotFirst" and (pivot := _pivot_call(function, args)) is not None:
+        return pivot
     if kind in _ORDERED:
         return _ordered_call(kind, function, args)
     if name is None:
@@ -62,3 +65,19 @@ def _ordered_call(kind: str, function: Node, args: tuple[Expression, ...]) -> Ag
     name = _ORDERED[kind]
     direction = " DESC" if function.fields.get("reverse") else ""
     return AggregateCall(name, args, f"{name}({{1}}) WITHIN GROUP (ORDER BY {{0}}{direction})")
+
+
+_PIVOT_TYPES = ("STRING", "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT")
+
+
+def _pivot_call(function: Node, args: tuple[Expression, ...]) -> AggregateCall | None:
+    """Return the array that PIVOT picks its columns from: per pivot value, the one value that the group has for it.
+
+    Catalyst aggregates by group and pivot value first, so there is at most one, and the largest is that one.
+    """
+    pivot_type, values = function.fields["hw_arguments"][0], function.fields["pivotColumnValues"]
+    if pivot_type not in _PIVOT_TYPES or not all(isinstance(v, (str, int)) for v in values):
+        return None
+    constants = [string_sql(v) if isinstance(v, str) else f"CAST({str(v).lower()} AS {pivot_type})" for v in values]
+    items = ", ".join(f"max({{1}}) FILTER (WHERE {{0}} <=> {escaped(c)})" for c in constants)
+    return AggregateCall("pivot_first", args, f"array({items}){{filter}}")

@@ -48,9 +48,9 @@ def literal_sql(json_type: Any, value: Any) -> str:
         return f"X'{value}'"
     if json_type == "date":
         return _date(int(value))
-    if json_type.startswith("timestamp"):
+    if json_type in ("timestamp", "timestamp_ntz"):
         return _timestamp(json_type, int(value))
-    if json_type.startswith("time"):
+    if json_type.startswith("time("):
         return _time(json_type, int(value))
     if json_type.startswith("interval"):
         return _interval(json_type, value)

@@ -43,9 +43,9 @@ def sql(tree: Operator, leaf_name: LeafName) -> str:
             return " UNION ALL ".join(_branch(b, tree.columns, leaf_name) for b in tree.branches)
         case SemiJoin():
             on = " AND ".join(f"l.{a.sql} <=> r.{b.sql}" for a, b in tree.on)
-            items = _list([f"l.{c.sql}" for c in tree.output])
+            kept = _list([f"l.{c.sql}" for c in tree.output])
             left, right = sql(tree.left, leaf_name), sql(tree.right, leaf_name)
-            return f"SELECT {BROADCAST_HINT} {items} FROM ({left}) l LEFT SEMI JOIN ({right}) r ON {on}"
+            return f"SELECT {BROADCAST_HINT} {kept} FROM ({left}) l LEFT SEMI JOIN ({right}) r ON {on}"
         case _:
             raise AssertionError(f"{type(tree).__name__} does not print")
 

@@ -7,7 +7,7 @@ shuffled and compared, column by column.
 from __future__ import annotations
 
 from headwater.plan.expressions import ColumnRef, Expression, column_ids
-from headwater.plan.operators import Aggregate, Expand, Filter, Operator, Project, Scan, Union, walk_operators
+from headwater.plan.operators import Aggregate, Expand, Filter, Operator, Project, Scan, SemiJoin, Union, walk_operators
 
 
 def pruned(tree: Operator) -> Operator:
@@ -33,6 +33,8 @@ def _used(op: Operator) -> set[int]:
             return groups.union(*(column_ids(e) for c in op.calls for e in c.call.expressions))
         case Union():
             return {c.id for b in op.branches for c in b.output}
+        case SemiJoin():
+            return {c.id for pair in op.on for c in pair}
         case _:
             pass
     return set().union(*(column_ids(e) for e in expressions))

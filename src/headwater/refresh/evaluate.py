@@ -122,11 +122,12 @@ class Evaluation:
         bounds: dict[str, Bound] = {}
         expected = (total + sum(self._stage_rows.values())) * stage.keys.fanout
         keys_text = self._fill(stage.keys, {}, given)
+        keys_table: pa.Table | None = None
         if expected <= self._local_rows:
-            table = self._worker.to_arrow(self._worker.sql(keys_text))
-            expected = table.num_rows
-            keys_frame = self._worker.from_arrow(table, stage.keys.fields())
-            bounds = column_bounds(table, [n for n, _ in stage.keys.columns[: stage.groups]])
+            keys_table = self._worker.to_arrow(self._worker.sql(keys_text))
+            expected = keys_table.num_rows
+            keys_frame = self._worker.from_arrow(keys_table, stage.keys.fields())
+            bounds = column_bounds(keys_table, [n for n, _ in stage.keys.columns[: stage.groups]])
         else:
             keys_frame = self._worker.sql(keys_text)
         self._views["stage", stage.keys_name] = self._worker.view(keys_frame)
@@ -134,13 +135,16 @@ class Evaluation:
             self._publish_stage(stage, state.table, Rows(0, 0, 0, arrow=None), outcome, empty=True)
             return 0
         key_names = [n for n, _ in stage.keys.columns[: stage.groups]]
-        state_bounds = {
-            f"g{i}": bounds[n] for i, n in enumerate(key_names) if n in bounds
-        }
-        self._views["old", stage.name] = self._worker.view(
-            self._reader.state(self._worker, state, given.version, bounds=state_bounds)
-        )
-        text = self._stage_select(stage, self._fill(stage.delta, {}, given), expected)
+        old = None
+        if keys_table is not None:
+            renamed = keys_table.select(key_names).rename_columns([f"g{i}" for i in range(stage.groups)])
+            old = self._reader.state_of_keys(self._worker, state, given.version, state.table.schema.fields, renamed)
+        delta = stage.delta if old is None else stage.delta_of_keys
+        if old is None:
+            state_bounds = {f"g{i}": bounds[n] for i, n in enumerate(key_names) if n in bounds}
+            old = self._reader.state(self._worker, state, given.version, bounds=state_bounds)
+        self._views["old", stage.name] = self._worker.view(old)
+        text = self._stage_select(stage, self._fill(delta, {}, given), expected)
         if self._writer.fits_in_memory(state.table.schema.fields, 2 * expected):
             rows, extra = self._stage_in_memory(stage, text, key_names, bounds, given, outcome)
         else:
@@ -251,7 +255,7 @@ class Evaluation:
         fields = stage.table_schema.fields
         self._stage_rows[stage.name] = rows.count
         if empty:
-            weight = (Field(stage.weight, "int"), Field(stage.paired, "boolean"))
+            weight = (Field(stage.weight, "INT"), Field(stage.paired, "BOOLEAN"))
             self._views["stage", stage.name] = self._worker.view(self._worker.empty((*stage.state, *weight)))
             return
         if rows.arrow is not None and rows.count > self._local_rows:
@@ -259,9 +263,9 @@ class Evaluation:
         outcome.add(table, rows)
         if ("stage", stage.name) in self._views:
             return
-        stored = (*fields, Field(ACTION, "string"))
+        stored = (*fields, Field(ACTION, "STRING"))
         if paired is not None:
-            frame = self._worker.from_arrow(paired, (*stored, Field(_PAIRED, "boolean")))
+            frame = self._worker.from_arrow(paired, (*stored, Field(_PAIRED, "BOOLEAN")))
         elif rows.arrow is not None:
             frame = self._worker.from_arrow(rows.arrow, stored)
         else:

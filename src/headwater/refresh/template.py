@@ -17,7 +17,7 @@ from headwater.delta.program import Program
 from headwater.errors import CatalogCorruptError
 from headwater.model.schema import Field, TableSchema
 from headwater.plan.expressions import Column
-from headwater.plan.operators import Expand, Operator, Scan, Side, Stage, Union, walk_operators
+from headwater.plan.operators import Expand, Operator, Scan, SemiJoin, Side, Stage, Union, walk_operators
 from headwater.plan.printer import sql
 
 FORMAT = 1
@@ -47,7 +47,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class StageText:
-    """A state stage as texts. `columns` are the `c<id>` names of the state's fields, in order."""
+    """A state stage as texts. `columns` are the `c<id>` names of the state's fields, in order.
+
+    `delta` restricts the old state to the changed groups itself; `delta_of_keys` is given exactly the rows of these groups.
+    """
 
     name: str
     schema: str
@@ -56,6 +59,7 @@ class StageText:
     keys_name: str
     keys: Text
     delta: Text
+    delta_of_keys: Text
     initial: Text
     rescan: Text
     rescan_name: str
@@ -135,6 +139,13 @@ def _fanout(op: Operator) -> int:
     return below * len(op.rows) if isinstance(op, Expand) else below
 
 
+def _unrestricted(op: Operator) -> Operator:
+    """Return `op` without the semi joins that restrict old state."""
+    if isinstance(op, SemiJoin) and isinstance(op.left, Scan) and op.left.side is Side.OLD:
+        return op.left
+    return op.with_inputs(*(_unrestricted(i) for i in op.inputs)) if op.inputs else op
+
+
 def _place(leaf: Scan | Stage) -> str:
     if isinstance(leaf, Stage):
         return f"<<stage:{leaf.name}>>"
@@ -150,6 +161,7 @@ def _stage_text(stage: StateStage) -> StageText:
         keys_name=stage.keys_name,
         keys=_text(stage.keys),
         delta=_text(stage.delta),
+        delta_of_keys=_text(_unrestricted(stage.delta)),
         initial=_text(stage.initial),
         rescan=_text(stage.rescan),
         rescan_name=stage.rescan_name,
@@ -177,7 +189,7 @@ def _template(data: Mapping[str, object]) -> Template:
         return Text(str(d["sql"]), tuple((n, t) for n, t in columns), tuple((k, n, tuple(c)) for k, n, c in reads), int(d["fanout"]))  # type: ignore[call-overload]
 
     def stage(d: dict[str, object]) -> StageText:
-        parts = {k: text(d[k]) for k in ("keys", "delta", "initial", "rescan")}  # type: ignore[arg-type]
+        parts = {k: text(d[k]) for k in ("keys", "delta", "delta_of_keys", "initial", "rescan")}  # type: ignore[arg-type]
         rest = {k: v for k, v in d.items() if k not in parts}
         groups: list[list[str] | None] = rest["source_groups"]  # type: ignore[assignment]
         rest["source_groups"] = tuple((g[0], g[1]) if g else None for g in groups)

@@ -24,7 +24,7 @@ from headwater.store.reading import net_sql
 from headwater.store.rows import WEIGHT
 
 _SHOWN = 100_000
-_FLOATS = ("float", "double")
+_FLOATS = ("FLOAT", "DOUBLE")
 
 
 @dataclass(frozen=True, slots=True)

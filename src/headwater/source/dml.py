@@ -304,7 +304,7 @@ class Changer:
 
     def apply_changes(self, table: Table, rows: Any, action: str) -> Change:
         """Apply rows that carry their own action, I or D, as one Z-set: what cancels is not there, a deleted row must be."""
-        extra = (Field(action, "string", nullable=False),)
+        extra = (Field(action, "STRING", nullable=False),)
         with tempfile.TemporaryDirectory(prefix="headwater-in-") as scratch:
             given = self._incoming(rows, table, scratch, extra)
             if action.casefold() not in {c.casefold() for c in given.frame.columns}:
@@ -411,7 +411,7 @@ def _struct_of(table: Table, values: Mapping[str, str], action: str) -> str:
 
 
 def _plain(field: Field) -> str:
-    return "string" if field.type.startswith(("char(", "varchar(")) else field.type
+    return "STRING" if field.type.startswith(("CHAR(", "VARCHAR(")) else field.type
 
 
 def _struct_type(table: Table) -> str:

@@ -92,7 +92,7 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], fields: Sequence[Field], tabl
             TypeError,
         ) as error:
             raise ConstraintError(
-                f'a value of column "{field.name}" of table "{table.name}" is not of type {field.type.upper()}',
+                f'a value of column "{field.name}" of table "{table.name}" is not of type {field.type}',
                 detail=str(error),
                 hint="Convert the value first; nothing was changed.",
             ) from error
@@ -123,11 +123,11 @@ def fitted_sql(worker: Worker, value: str, source_type: Any, field: Field, table
     else:
         if not worker.can_assign(source_type, target):
             raise ConstraintError(
-                f'column "{field.name}" of table "{table.name}" is of type {field.type.upper()}, '
+                f'column "{field.name}" of table "{table.name}" is of type {field.type}, '
                 f"the value is of type {source_type.simpleString().upper()}",
                 hint="Write an explicit CAST if the conversion is meant.",
             )
-        text = f'{MARK} a value does not fit column "{field.name}" of type {field.type.upper()}: '
+        text = f'{MARK} a value does not fit column "{field.name}" of type {field.type}: '
         made = (
             f"CASE WHEN {value} IS NOT NULL AND try_cast({value} AS {_cast_type(field.type)}) IS NULL "
             f"THEN CAST(raise_error(concat({sql_string(text)}, CAST({value} AS STRING))) AS {_cast_type(field.type)}) "
@@ -136,10 +136,10 @@ def fitted_sql(worker: Worker, value: str, source_type: Any, field: Field, table
     made = canonical_sql(f"({made})", field.type)
     limit = _length(field.type)
     if limit is not None:
-        text = f'{MARK} a value is longer than column "{field.name}" of type {field.type.upper()} allows: '
+        text = f'{MARK} a value is longer than column "{field.name}" of type {field.type} allows: '
         made = (
             f"CASE WHEN char_length({made}) > {limit} THEN CAST(raise_error(concat({sql_string(text)}, {made})) AS STRING) "
-            f"ELSE {f'rpad({made}, {limit}, chr(32))' if field.type.startswith('char(') else made} END"
+            f"ELSE {f'rpad({made}, {limit}, chr(32))' if field.type.startswith('CHAR(') else made} END"
         )
     if not field.nullable:
         text = f'{MARK} column "{field.name}" must not be NULL'
@@ -148,14 +148,14 @@ def fitted_sql(worker: Worker, value: str, source_type: Any, field: Field, table
 
 
 def _length(ddl: str) -> int | None:
-    for prefix in ("varchar(", "char("):
+    for prefix in ("VARCHAR(", "CHAR("):
         if ddl.startswith(prefix):
             return int(ddl[len(prefix) : -1])
     return None
 
 
 def _cast_type(ddl: str) -> str:
-    return "string" if _length(ddl) is not None else ddl
+    return "STRING" if _length(ddl) is not None else ddl
 
 
 def fitted(worker: Worker, rows: Incoming, table: Table, *, passed: Sequence[str] = ()) -> Frame:

@@ -28,10 +28,10 @@ VERSION = "__version"
 WEIGHT = "__w"
 HASH = "__hash"
 
-ACTION_FIELD = Field(ACTION, "string", nullable=False)
-CHANGE_FIELDS = (ACTION_FIELD, Field(CHANGE_ID, "bigint", nullable=False), Field(CHANGED, "array<bigint>"))
-VERSION_FIELD = Field(VERSION, "bigint", nullable=False)
-ROW_ID = Field("__row_id", "bigint", nullable=False, hidden=True)
+ACTION_FIELD = Field(ACTION, "STRING", nullable=False)
+CHANGE_FIELDS = (ACTION_FIELD, Field(CHANGE_ID, "BIGINT", nullable=False), Field(CHANGED, "ARRAY<BIGINT>"))
+VERSION_FIELD = Field(VERSION, "BIGINT", nullable=False)
+ROW_ID = Field("__row_id", "BIGINT", nullable=False, hidden=True)
 
 
 @dataclass(frozen=True, slots=True)
