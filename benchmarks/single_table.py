@@ -104,7 +104,9 @@ def run(rows: int, sizes: list[int], repeats: int, console: Console) -> tuple[li
             for i, (label, query) in enumerate(QUERIES.items()):
                 name = f"st_{i}"
                 names[label] = name
-                console.print(f"creating {label}: {_ms(lambda n=name, q=query: wh.create_stream_table(n, q)) / 1000:.1f} s")
+                console.print(
+                    f"creating {label}: {_ms(lambda n=name, q=query: wh.create_stream_table(n, q)) / 1000:.1f} s"
+                )
             turn = 0
             for count in sizes:
                 for _ in range(2):  # warm-up of this size
@@ -136,7 +138,9 @@ def run(rows: int, sizes: list[int], repeats: int, console: Console) -> tuple[li
                         last.rescanned_groups,  # type: ignore[attr-defined]
                     )
                     lines.append(line)
-                    console.print(f"  {count:>6} {label:<30} {line.differential_ms:8.0f} ms  full {line.full_ms:8.0f} ms  {line.ratio:6.1f}x")
+                    console.print(
+                        f"  {count:>6} {label:<30} {line.differential_ms:8.0f} ms  full {line.full_ms:8.0f} ms  {line.ratio:6.1f}x"
+                    )
             idle = [wh.refresh(names["MIN / MAX"]) for _ in range(50)]
             checks = [wh.verify(n) for n in names.values()]
             assert all(c.equal for c in checks), checks
@@ -188,7 +192,13 @@ def main() -> int:
         table.add_column(column, justify="left" if column == "stream table" else "right")
     for x in lines:
         table.add_row(
-            x.query, f"{x.changed:,}", f"{x.differential_ms:.0f}", f"{x.full_ms:.0f}", f"{x.ratio:.1f}x", str(x.jobs), f"{x.bytes_written:,}"
+            x.query,
+            f"{x.changed:,}",
+            f"{x.differential_ms:.0f}",
+            f"{x.full_ms:.0f}",
+            f"{x.ratio:.1f}x",
+            str(x.jobs),
+            f"{x.bytes_written:,}",
         )
     console.print(table)
     console.print(f"nothing to do: {idle_ms:.2f} ms, {idle_jobs} Spark jobs")

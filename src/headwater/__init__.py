@@ -17,7 +17,8 @@ from headwater.errors import HeadwaterError
 from headwater.model.tables import RefreshAction, RefreshMode
 
 if TYPE_CHECKING:
-    from headwater.warehouse import Warehouse, connect
+    from headwater.opening import connect
+    from headwater.warehouse import Warehouse
 
 __version__ = "0.1.0.dev0"
 __all__ = ["HeadwaterError", "RefreshAction", "RefreshMode", "Warehouse", "__version__", "connect"]
@@ -25,6 +26,8 @@ __all__ = ["HeadwaterError", "RefreshAction", "RefreshMode", "Warehouse", "__ver
 
 def __getattr__(name: str) -> Any:
     """Load Spark's libraries only when a warehouse is used."""
-    if name in ("Warehouse", "connect"):
-        return getattr(import_module("headwater.warehouse"), name)
+    if name == "connect":
+        return import_module("headwater.opening").connect
+    if name == "Warehouse":
+        return import_module("headwater.warehouse").Warehouse
     raise AttributeError(f"module 'headwater' has no attribute {name!r}")

@@ -99,8 +99,8 @@ class VacuumContract(CatalogContract):
         catalog.commit(create("t"))
         apply(catalog, inline("b", "t"))
         assert removable(catalog, 2, clock.time) == []
-        with pytest.raises(ValueError, match="the oldest that is kept is 2"):
-            catalog.removable_files(1, clock.time)
+        assert removable(catalog, 1, clock.time) == []  # a slower vacuum: what it may delete, the faster one may too
+        assert catalog.horizon() == 2
         with pytest.raises(ValueError, match="the newest is 2"):
             catalog.removable_files(3, clock.time)
         assert catalog.head().version == 2

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from headwater.catalog.entries import Entries
 from headwater.catalog.rows import HASH_RANGE
 from headwater.catalog.states import State, check_live, name_of, write_states
-from headwater.catalog.tables import dependencies, streams, table_schemas, tables
+from headwater.catalog.tables import dependencies, streams, table_schemas, tables, warehouse
 from headwater.errors import BusyError, CheckFailedError, DuplicateTableError, HasDependentsError
 from headwater.model.commit import (
     AddBatch,
@@ -274,6 +274,14 @@ class Edit:
         if change.new > self._version or (change.expected is not None and change.new < change.expected):
             raise ValueError(
                 f"a frontier cannot move from {change.expected} to {change.new} at version {self._version}"
+            )
+        # What vacuum forgets and sums lies before the horizon. A frontier there would miss changes or apply them twice.
+        horizon = self._connection.execute(select(warehouse.c.horizon)).scalar_one()
+        if change.new < horizon:
+            raise BusyError(
+                f'stream table "{name_of(self._connection, change.table_id)}" was refreshed from a version that is gone',
+                detail=f"It read version {change.new}; meanwhile a vacuum kept versions from {horizon} on only.",
+                hint="Nothing was changed; try again.",
             )
         moved = (
             update(streams)

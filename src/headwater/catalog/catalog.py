@@ -6,7 +6,7 @@ module that it names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
@@ -98,10 +98,8 @@ class Catalog:
         """Return the tables whose rows changed after the version given for them, up to and with `upto`."""
         asked = list(pairs)
         kept = self._snapshots.kept_at(upto)
-        if kept is not None:
-            changed = kept.changed
-        else:
-            changed = reading.changes_of(self._database, {table_id for table_id, _ in asked}, upto)
+        ids = {table_id for table_id, _ in asked}
+        changed = kept.changed if kept is not None else reading.changes_of(self._database, ids, upto)
         return {table_id for table_id, after in asked if changed.get(table_id, 0) > after}
 
     def history(self, table_id: str | None = None, limit: int = 100) -> list[RefreshRecord]:
@@ -195,6 +193,18 @@ class Catalog:
 
     # Vacuum
 
+    def horizon(self) -> int:
+        """Return the oldest version that is kept."""
+        return vacuum.horizon(self._database)
+
+    def move_horizon(self, keep_from: int) -> None:
+        """Stop keeping versions before `keep_from`."""
+        vacuum.move_horizon(self._database, keep_from)
+
+    def unneeded_files(self, keep_from: int, before: float) -> list[DataFile]:
+        """Return the files that only versions before `keep_from` can see; nothing changes."""
+        return vacuum.unneeded_files(self._database, keep_from, before)
+
     def removable_files(self, keep_from: int, before: float) -> list[DataFile]:
         """Stop keeping versions before `keep_from` and return the files that only they could see."""
         return vacuum.removable_files(self._database, keep_from, before)
@@ -207,9 +217,9 @@ class Catalog:
         """Forget batches that nothing kept can see and whose files are forgotten."""
         return vacuum.forget_batches(self._database, keep_from, before)
 
-    def forget_tables(self, keep_from: int, before: float) -> list[str]:
-        """Forget dropped tables whose entries are forgotten; return their ids."""
-        return vacuum.forget_tables(self._database, keep_from, before)
+    def forget_tables(self, keep_from: int, before: float, remove: Callable[[str], None] | None = None) -> list[str]:
+        """Forget dropped tables whose entries are forgotten, each after `remove`; return their ids."""
+        return vacuum.forget_tables(self._database, keep_from, before, remove)
 
     def forget_versions(self, keep_from: int) -> int:
         """Forget counters and schemas of versions that are not kept."""

@@ -10,7 +10,7 @@ then the files are deleted, then the rows that named them are forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, func, select, update
@@ -33,27 +33,48 @@ from headwater.catalog.tables import (
 from headwater.model.tables import DataFile
 
 
+def move_horizon(database: Database, keep_from: int) -> None:
+    """Stop keeping versions before `keep_from`: from then on they are there for the pins that they have, and for nobody else."""
+    database.write(lambda connection: _move_horizon(connection, keep_from))
+
+
+def horizon(database: Database) -> int:
+    """Return the oldest version that is kept for everybody."""
+    return int(database.read(lambda connection: connection.execute(select(warehouse.c.horizon)).scalar_one()))
+
+
+def unneeded_files(database: Database, keep_from: int, before: float) -> list[DataFile]:
+    """Return the files that nothing would see if versions were kept from `keep_from` on, each path once. Changes nothing."""
+    return database.read(lambda connection: _unneeded_files(connection, database.now, keep_from, before))
+
+
 def removable_files(database: Database, keep_from: int, before: float) -> list[DataFile]:
     """Move the horizon to `keep_from` and return the files that nothing kept can see, each path once.
 
     A path is removable when all entries that name it are: a file may serve the base and a batch.
     """
-    other = files.alias()
-    needed = exists().where(other.c.path == files.c.path, ~_unseen(other, database.now, keep_from, before))
-    query = (
-        select(*FILE_COLUMNS, files.c.removed)
-        .where(_unseen(files, database.now, keep_from, before), ~needed)
-        .order_by(files.c.removed, files.c.path, files.c.role)
-    )
 
     def work(connection: Connection) -> list[DataFile]:
         _move_horizon(connection, keep_from)
-        found: dict[str, DataFile] = {}
-        for row in connection.execute(query):
-            found.setdefault(row.path, file_of(row))
-        return list(found.values())
+        return _unneeded_files(connection, database.now, keep_from, before)
 
     return database.write(work)
+
+
+def _unneeded_files(
+    connection: Connection, now: ColumnElement[float], keep_from: int, before: float
+) -> list[DataFile]:
+    other = files.alias()
+    needed = exists().where(other.c.path == files.c.path, ~_unseen(other, now, keep_from, before))
+    query = (
+        select(*FILE_COLUMNS, files.c.removed)
+        .where(_unseen(files, now, keep_from, before), ~needed)
+        .order_by(files.c.removed, files.c.path, files.c.role)
+    )
+    found: dict[str, DataFile] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.path, file_of(row))
+    return list(found.values())
 
 
 def forget_files(database: Database, file_ids: Iterable[str]) -> None:
@@ -80,10 +101,13 @@ def forget_batches(database: Database, keep_from: int, before: float) -> int:
     return database.write(work)
 
 
-def forget_tables(database: Database, keep_from: int, before: float) -> list[str]:
+def forget_tables(
+    database: Database, keep_from: int, before: float, remove: Callable[[str], None] | None = None
+) -> list[str]:
     """Forget dropped tables that nothing kept can see and whose entries are forgotten; return their ids.
 
-    A table goes together with its auxiliary tables or after them.
+    A table goes together with its auxiliary tables or after them. `remove` is called with each id before it is forgotten for
+    good: whoever dies in between leaves a table that the next vacuum removes again.
     """
     child = tables.alias()
     out_of_sight = and_(
@@ -108,6 +132,9 @@ def forget_tables(database: Database, keep_from: int, before: float) -> list[str
                     connection.execute(delete(rows).where(rows.c.table_id.in_(part)))
                 connection.execute(delete(tables).where(tables.c.id.in_(part)))
             gone += found
+        if remove is not None:
+            for table_id in gone:
+                remove(table_id)
         return gone
 
     return database.write(work)
@@ -153,14 +180,15 @@ def forget_history(database: Database, before: float) -> int:
 
 
 def _move_horizon(connection: Connection, keep_from: int) -> None:
-    """Say that versions before `keep_from` are kept for pins alone, from now on and for ever."""
+    """Say that versions before `keep_from` are kept for pins alone, from now on and for ever.
+
+    A horizon that is further already stays: another vacuum was faster, and what this one deletes is part of what that one may.
+    """
     row = connection.execute(update(warehouse).values(version=warehouse.c.version).returning(warehouse)).one()
     if not 0 <= keep_from <= row.version:
         raise ValueError(f"cannot keep versions from {keep_from} on, the newest is {row.version}")
     if keep_from > row.horizon:
         connection.execute(update(warehouse).values(horizon=keep_from))
-    elif keep_from < row.horizon:
-        raise ValueError(f"versions from {keep_from} on are not all there, the oldest that is kept is {row.horizon}")
 
 
 def _unseen(entries: Any, now: ColumnElement[float], keep_from: int, before: float) -> ColumnElement[bool]:

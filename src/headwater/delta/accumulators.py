@@ -157,7 +157,12 @@ def float_sum(arg: Expression, type_: str, filter_: Expression | None, tolerance
 
     def parts(row: ChangeRow) -> tuple[AggregateCall, ...]:
         x = call("CAST({0} AS DOUBLE)", row.args[0])
-        signed = call("CASE WHEN {0} AND " + finite.replace("{0}", "{2}") + " THEN CASE WHEN {1} > 0 THEN {2} ELSE -{2} END END", row.active, row.weight, x)  # noqa: E501
+        signed = call(
+            "CASE WHEN {0} AND " + finite.replace("{0}", "{2}") + " THEN CASE WHEN {1} > 0 THEN {2} ELSE -{2} END END",
+            row.active,
+            row.weight,
+            x,
+        )
         flow = call("CASE WHEN {0} AND " + finite.replace("{0}", "{1}") + " THEN abs({1}) END", row.active, x)
 
         def net(condition: str, i: int) -> AggregateCall:

@@ -174,7 +174,8 @@ def _kept(aggregate: NamedAggregate, types: dict[int, str], ctx: DeltaContext) -
     places = ", ".join(f"{{{i}}}" for i in range(len(made.args)))
     firsts = {"count_if": f"count(DISTINCT {places})", "sum": "sum(DISTINCT {0})"}
     accumulators = tuple(
-        (key, replace(a, initial=tuple(replace(i, form=firsts[i.name]) for i in a.initial))) for key, a in choice.accumulators
+        (key, replace(a, initial=tuple(replace(i, form=firsts[i.name]) for i in a.initial)))
+        for key, a in choice.accumulators
     )
     return replace(choice, accumulators=accumulators)
 
@@ -266,7 +267,9 @@ def _present(op: Operator, values: Sequence[Expression], filter_: Expression | N
 def _restrict_old(old: Scan, keys: Stage, design: _Design) -> Operator:
     """Return the old state of changed groups."""
     groups = keys.columns[: len(design.groups)]
-    return SemiJoin(old, Project(keys, tuple(Named.same(g) for g in groups)), tuple(zip(design.groups, groups, strict=True)))
+    return SemiJoin(
+        old, Project(keys, tuple(Named.same(g) for g in groups)), tuple(zip(design.groups, groups, strict=True))
+    )
 
 
 def _old_rows(old: Scan, keys: Stage, design: _Design, flag: Column, paired: Column) -> Operator:
@@ -323,7 +326,9 @@ def _merged(
     kept_old: dict[int, Column] = {}
     for column in design.values:
         kept_old[column.id] = ctx.again(column)
-        held = AggregateCall("any_value", (ColumnRef(old_of[column.id].id),), "any_value({0})", filter=ColumnRef(is_old.id))
+        held = AggregateCall(
+            "any_value", (ColumnRef(old_of[column.id].id),), "any_value({0})", filter=ColumnRef(is_old.id)
+        )
         calls.append(NamedAggregate(kept_old[column.id], held))
     new_of: dict[int, Expression] = {}
     flags: list[Expression] = []
@@ -382,7 +387,9 @@ def _as_changes(
     rows = ColumnRef(news[design.rows.id].id)
     exists = call("({0} > 0)", rows) if op.groups else Literal("true")
     was = ColumnRef(existed.id)
-    suspect = call("(" + " OR ".join(f"{{{i}}}" for i in range(len(flags))) + ")", *flags) if flags else Literal("false")
+    suspect = (
+        call("(" + " OR ".join(f"{{{i}}}" for i in range(len(flags))) + ")", *flags) if flags else Literal("false")
+    )
     suspect = call("(coalesce({0}, true) AND {1} > 0)", suspect, rows) if flags else suspect
     same = call(
         "(" + " AND ".join(f"{{{2 * i}}} <=> {{{2 * i + 1}}}" for i in range(len(design.values))) + ")",
@@ -448,9 +455,7 @@ def _computed(op: Aggregate, source: Operator, design: _Design, ctx: DeltaContex
 
 def _results(op: Aggregate, state: Stage, design: _Design, paired: Column) -> Operator:
     """Return the rows of `op` from rows of its state."""
-    groups = [
-        Named(original, ColumnRef(kept_.id)) for original, kept_ in zip(op.groups, design.groups, strict=False)
-    ]
+    groups = [Named(original, ColumnRef(kept_.id)) for original, kept_ in zip(op.groups, design.groups, strict=False)]
     values = [Named(c.column, r) for c, r in zip(op.calls, design.results, strict=True)]
     source: Operator = state
     if not op.calls:

@@ -69,7 +69,9 @@ def kept(aggregate: AggregateCall, types: Sequence[str], result_type: str, optio
         return _boolean(name in ("bool_and", "every", "min"), args, filter_, key)
     if name in ("min", "max"):
         accumulator = extremum(args[0], type_, filter_, largest=name == "max", size=options.extremum_buffer)
-        return Kept(Strategy.BEST_VALUES, ((f"{name} {key}", accumulator),), lambda s: call("try_element_at({0}, 1)", s[0][1]))
+        return Kept(
+            Strategy.BEST_VALUES, ((f"{name} {key}", accumulator),), lambda s: call("try_element_at({0}, 1)", s[0][1])
+        )
     if options.float_exact:
         return None
     if name in ONE and _is_number(type_):
@@ -90,7 +92,13 @@ def _is_number(type_: str) -> bool:
 
 
 def _sum_or_avg(
-    name: str, arg: Expression, type_: str, result_type: str, filter_: Expression | None, key: str, options: DeltaOptions
+    name: str,
+    arg: Expression,
+    type_: str,
+    result_type: str,
+    filter_: Expression | None,
+    key: str,
+    options: DeltaOptions,
 ) -> Kept | None:
     if type_ in FLOATS:
         if options.float_exact:

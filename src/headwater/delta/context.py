@@ -114,4 +114,5 @@ def source_column(op: Operator, column: Column) -> tuple[str, str] | None:
 
 
 def state_field(column: Column) -> Field:
+    """Return the stored field of a state column."""
     return Field(column.name, column.type, column.nullable)

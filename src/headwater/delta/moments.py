@@ -88,9 +88,7 @@ def moments(args: tuple[Expression, ...], filter_: Expression | None, tolerance:
 
     def rescan(new: Sequence[Expression]) -> Expression:
         sums = new[1 + len(args) : -1]
-        bad = " OR ".join(
-            f"NOT ({{0}} * 9.0E-16D <= {tolerance!r}D * abs({{{i + 1}}}))" for i in range(len(sums))
-        )
+        bad = " OR ".join(f"NOT ({{0}} * 9.0E-16D <= {tolerance!r}D * abs({{{i + 1}}}))" for i in range(len(sums)))
         odd = " OR ".join(f"isnan({{{i + 1}}})" for i in range(len(sums)))
         return call(f"({{0}} > 0D AND ({bad}) OR isnan({{0}}) OR {odd})", new[-1], *sums)
 
@@ -120,7 +118,8 @@ def _united(a: Sequence[Expression], b: Sequence[Expression], arity: int) -> lis
     n = call("({0} + {1})", a[0], b[0])
     deltas = [call("({1} - {0})", a[1 + i], b[1 + i]) for i in range(arity)]
     means = [
-        call("CASE WHEN {0} = 0 THEN 0D ELSE {1} + {2} * {3} / {0} END", n, a[1 + i], deltas[i], b[0]) for i in range(arity)
+        call("CASE WHEN {0} = 0 THEN 0D ELSE {1} + {2} * {3} / {0} END", n, a[1 + i], deltas[i], b[0])
+        for i in range(arity)
     ]
     sums = [
         call(

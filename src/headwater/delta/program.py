@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headwater.delta.context import WEIGHT, DeltaContext, DeltaOptions, StateStage, at_side
+from headwater.delta.context import WEIGHT, DeltaContext, DeltaOptions, StateStage, at_side, call
 from headwater.delta.rules import delta_of
 from headwater.plan.column_types import SchemaOf, with_types
-from headwater.plan.operators import Aggregate, Operator, Project, Scan, Side
+from headwater.plan.expressions import ColumnRef, Expression, substituted
+from headwater.plan.operators import Aggregate, Filter, Operator, Project, Scan, Side, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +53,32 @@ def _typed(stage: StateStage, schema_of: SchemaOf) -> StateStage:
         initial=with_types(stage.initial, schema_of),
         rescan=with_types(stage.rescan, schema_of),
     )
+
+
+def fused_result(program: Program) -> tuple[tuple[Expression, ...], Expression] | None:
+    """Return the result's columns and its condition as expressions over the rows of the last stage, if it only projects and filters.
+
+    Then state and result can be computed by one query.
+    """
+    if not program.stages:
+        return None
+    found = _over_stage(program.delta, program.stages[-1].name)
+    if found is None:
+        return None
+    columns, conditions = found
+    kept = call(" AND ".join(f"coalesce({{{i}}}, false)" for i in range(len(conditions))) or "true", *conditions)
+    return tuple(columns[c.id] for c in program.delta.output if c.id != WEIGHT.id), kept
+
+
+def _over_stage(op: Operator, stage: str) -> tuple[dict[int, Expression], list[Expression]] | None:
+    if isinstance(op, Stage):
+        return ({c.id: ColumnRef(c.id) for c in op.columns}, []) if op.name == stage else None
+    if not isinstance(op, Project | Filter):
+        return None
+    below = _over_stage(op.input, stage)
+    if below is None:
+        return None
+    columns, conditions = below
+    if isinstance(op, Filter):
+        return columns, [*conditions, substituted(op.condition, columns)]
+    return {i.column.id: substituted(i.expression, columns) for i in op.items}, conditions

@@ -1,6 +1,6 @@
 """Delta of UNION ALL.
 
-    delta(A + B)  =  delta A + delta B
+delta(A + B)  =  delta A + delta B
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ one zero and one NaN, because Spark's GROUP BY would fold -0.0 into 0.0 later an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from pyspark.sql.types import (
@@ -29,7 +30,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from headwater.engine.worker import data_type
+from headwater.engine.worker import data_type, stored_type, type_text
 from headwater.model.schema import Field
 from headwater.model.sql import quoted, sql_string
 
@@ -58,6 +59,48 @@ def _refused(kind: DataType) -> str | None:
     if isinstance(kind, StructType):
         return next((r for r in (_refused(x.dataType) for x in kind.fields) if r), None)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class TypeShape:
+    """A Spark type taken apart, for code that writes expressions over it and knows no Spark classes.
+
+    `stored` is the DDL text of the type that values are stored as; `length` the limit of CHAR and VARCHAR, which are stored as
+    STRING. At most one of `element` (arrays), `entry` (maps: key and value) and `fields` (structs) is set.
+    """
+
+    stored: str
+    stored_type: DataType
+    is_void: bool = False
+    length: int | None = None
+    is_padded: bool = False
+    element: TypeShape | None = None
+    entry: tuple[TypeShape, TypeShape] | None = None
+    fields: tuple[tuple[str, TypeShape], ...] | None = None
+
+
+@lru_cache(maxsize=4096)
+def _shape_of_ddl(ddl: str) -> TypeShape:
+    return _shape(DataType.fromDDL(ddl))
+
+
+def type_shape(kind: str | DataType) -> TypeShape:
+    """Return the shape of a type given as DDL text or by Spark."""
+    return _shape_of_ddl(kind) if isinstance(kind, str) else _shape(kind)
+
+
+def _shape(kind: DataType) -> TypeShape:
+    stored = stored_type(kind)
+    text = type_text(stored)
+    if isinstance(kind, CharType | VarcharType):
+        return TypeShape(text, stored, length=kind.length, is_padded=isinstance(kind, CharType))
+    if isinstance(kind, ArrayType):
+        return TypeShape(text, stored, element=_shape(kind.elementType))
+    if isinstance(kind, MapType):
+        return TypeShape(text, stored, entry=(_shape(kind.keyType), _shape(kind.valueType)))
+    if isinstance(kind, StructType):
+        return TypeShape(text, stored, fields=tuple((x.name, _shape(x.dataType)) for x in kind.fields))
+    return TypeShape(text, stored, is_void=isinstance(kind, NullType))
 
 
 def is_plain(ddl: str) -> bool:
@@ -101,7 +144,7 @@ def identity_sql(value: str, ddl: str) -> str:
 def _identity(value: str, kind: DataType, depth: int) -> str:
     var = f"i{depth}"
     if isinstance(kind, VariantType):
-        return f"to_json({value})"
+        return f"to_json({value}, map('timeZone', 'UTC'))"
     if isinstance(kind, StringType) and not isinstance(kind, CharType | VarcharType) and _collated(kind):
         return f"collate({value}, 'UTF8_BINARY')"
     if isinstance(kind, MapType):
@@ -158,17 +201,17 @@ def identity_list(fields: Sequence[Field], prefix: str = "") -> list[str]:
     return [identity_sql(f"{dot}{quoted(x.name)}", x.type) for x in fields]
 
 
-def row_hash_sql(fields: Sequence[Field]) -> str:
-    """Return the hash of a row: a NULL contributes nothing, its neighbours carry their position.
+def row_hash_sql(fields: Sequence[Field], values: Mapping[str, str] | None = None) -> str:
+    """Return the hash of a row: a NULL contributes nothing, its neighbours carry their names.
 
-    `xxhash64` skips NULLs, so (1, NULL) and (NULL, 1) would collide without the positions; and because a NULL leaves no trace, a
-    column added later leaves the hash of every old row as it was.
+    `xxhash64` skips NULLs, so (1, NULL) and (NULL, 1) would collide without the names; and because a NULL leaves no trace, a
+    column added later leaves the hash of every old row as it was. `values` gives the text of each field where it is not its name.
     """
     parts = []
     for field in sorted(fields, key=lambda x: x.name):
-        value = identity_sql(quoted(field.name), field.type)
-        parts.append(f"if({quoted(field.name)} IS NULL, CAST(NULL AS STRING), {sql_string(field.name)})")
-        parts.append(value)
+        value = quoted(field.name) if values is None else values[field.name]
+        parts.append(f"if({value} IS NULL, CAST(NULL AS STRING), {sql_string(field.name)})")
+        parts.append(identity_sql(value, field.type))
     return f"xxhash64({', '.join(parts)})" if parts else "xxhash64(0)"
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from headwater.engine.catalyst import CatalystPlanner
 from headwater.engine.session import adopt_session, start_session
-from headwater.engine.worker import FIXED_CONF, MEANING_CONF, Worker, WorkerPool
+from headwater.engine.worker import FIXED_CONF, MEANING_CONF, Frame, Worker, WorkerPool, adopted
 from headwater.settings import Settings
 
 
@@ -58,6 +58,10 @@ class Engine:
             for key, value in meaning.items():
                 self._planning_session.conf.set(key, value)
             yield self._planning
+
+    def for_user(self, frame: Frame) -> Frame:
+        """Return a worker's frame as one of the user's session: it runs with the user's settings, whenever it runs."""
+        return adopted(frame, self.spark)
 
     def meaning(self) -> dict[str, str]:
         """Return the user's settings that decide what a query means."""

@@ -6,6 +6,7 @@ they hand them back to the worker that made them.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
 import threading
@@ -19,6 +20,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StructField, StructType, VarcharType
 
 from headwater.errors import EvaluationError, MissingFileError, StatementError
@@ -40,6 +42,9 @@ FIXED_CONF = {
     "spark.sql.preserveCharVarcharTypeInfo": "false",
     "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
     "spark.sql.files.ignoreMissingFiles": "false",
+    # A shredded VARIANT has a file schema of its own in every file; whole ones can be joined by the driver and read by outsiders.
+    "spark.sql.variant.writeShredding.enabled": "false",
+    "spark.sql.variant.inferShreddingSchema": "false",
 }
 
 # Settings that decide what a query means. A stream table stores them; each of its refreshes sets them.
@@ -53,7 +58,18 @@ MEANING_CONF = (
     "spark.sql.mapKeyDedupPolicy",
 )
 
-_SMALL_CONF = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+_HASH_PIECES = (0, 22, 44)
+_TINY_ROWS = 20_000
+_SMALL_ROWS = 500_000
+_COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+_TINY_CONF = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+_SMALL_CONF = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2", **_COMPILED}
+_LARGE_CONF = {"spark.sql.adaptive.enabled": "true", **_COMPILED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +81,38 @@ class Written:
     hash_change: int
 
 
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What Spark knows about a result before it runs: an upper bound of its rows, None if there is none, and a guess of its bytes."""
+
+    rows: int | None
+    bytes: int
+
+
 @lru_cache(maxsize=4096)
 def data_type(ddl: str) -> DataType:
     """Return Spark's type for DDL text; CHAR and VARCHAR are stored as STRING."""
-    return _stored(DataType.fromDDL(ddl))
+    return stored_type(DataType.fromDDL(ddl))
 
 
-def _stored(kind: DataType) -> DataType:
+def stored_type(kind: DataType) -> DataType:
     """Replace length-limited strings by plain ones, at any depth."""
     from pyspark.sql.types import StringType
 
     if isinstance(kind, CharType | VarcharType):
         return StringType()
     if isinstance(kind, ArrayType):
-        return ArrayType(_stored(kind.elementType), kind.containsNull)
+        return ArrayType(stored_type(kind.elementType), kind.containsNull)
     if isinstance(kind, MapType):
-        return MapType(_stored(kind.keyType), _stored(kind.valueType), kind.valueContainsNull)
+        return MapType(stored_type(kind.keyType), stored_type(kind.valueType), kind.valueContainsNull)
     if isinstance(kind, StructType):
-        return StructType([StructField(x.name, _stored(x.dataType), x.nullable, x.metadata) for x in kind.fields])
+        return StructType([StructField(x.name, stored_type(x.dataType), x.nullable, x.metadata) for x in kind.fields])
     return kind
+
+
+def type_text(kind: DataType) -> str:
+    """Return the DDL text of a type."""
+    return field_ddl(StructType([StructField("x", kind)]).jsonValue()["fields"][0])
 
 
 def struct_type(fields: Sequence[Field]) -> StructType:
@@ -101,6 +130,10 @@ class Worker:
         self._conf: dict[str, str] = {}
         self.configure(FIXED_CONF)
 
+    @property
+    def _jvm(self) -> Any:
+        return self.session._jvm
+
     def configure(self, conf: Mapping[str, str]) -> None:
         """Set session settings; unchanged ones cost nothing."""
         for key, value in conf.items():
@@ -108,14 +141,20 @@ class Worker:
                 self.session.conf.set(key, value)
                 self._conf[key] = value
 
-    def size_for(self, rows: int, partitions: int = 0) -> None:
-        """Shape execution to the size of the work: few partitions and no adaptive planning for small changes."""
-        if rows <= 500_000:
-            self.configure({**_SMALL_CONF, **({"spark.sql.shuffle.partitions": str(partitions)} if partitions else {})})
+    def size_for(self, rows: int) -> None:
+        """Shape execution to the number of rows that it will meet.
+
+        For few rows, planning and compiling cost more than running: no adaptive planning, one partition, interpreted expressions
+        (measured: half the time of compiled ones, whose code differs with every literal). For many, the other way round.
+        """
+        if rows <= _TINY_ROWS:
+            self.configure(_TINY_CONF)
+        elif rows <= _SMALL_ROWS:
+            self.configure(_SMALL_CONF)
         else:
             cores = self.session.sparkContext.defaultParallelism
-            count = partitions or max(2 * cores, min(400, rows // 500_000))
-            self.configure({"spark.sql.adaptive.enabled": "true", "spark.sql.shuffle.partitions": str(count)})
+            count = max(2 * cores, min(400, rows // _SMALL_ROWS))
+            self.configure({**_LARGE_CONF, "spark.sql.shuffle.partitions": str(count)})
 
     def meaning(self) -> dict[str, str]:
         """Return the settings that a query's meaning depends on, as they are now."""
@@ -145,24 +184,35 @@ class Worker:
         schema = struct_type(fields)
         table = table.select(list(schema.names))
         if table.num_rows == 0:
-            return self.session.createDataFrame([], schema)
+            return self.empty(fields)
         return self.session.createDataFrame(table, schema=schema)
+
+    def local(self, table: pa.Table) -> Frame:
+        """Return the rows of any Arrow table as a local relation; times without a zone stay without one."""
+        schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
+        return self.session.createDataFrame(table if table.num_rows else [], schema=schema)
+
+    def estimate(self, frame: Frame) -> Estimate:
+        """Ask Spark's optimizer how large the result of `frame` may be; nothing runs."""
+        with translated_errors():
+            plan = frame._jdf.queryExecution().optimizedPlan()
+            most = plan.maxRows()
+            return Estimate(int(most.get()) if most.isDefined() else None, int(str(plan.stats().sizeInBytes())))
 
     def adopted(self, frame: Frame) -> Frame:
         """Return a frame of another session of the same Spark context as one of this session."""
-        java = self.session._jvm.org.apache.spark.sql.classic.Dataset.ofRows(
-            self.session._jsparkSession, frame._jdf.queryExecution().analyzed()
-        )
-        return DataFrame(java, self.session)
+        return adopted(frame, self.session)
 
     def can_assign(self, source: DataType, target: DataType) -> bool:
         """Say whether SQL's store assignment lets a value of type `source` into a column of type `target`."""
-        types = self.session._jvm.org.apache.spark.sql.types.DataType
-        cast = self.session._jvm.org.apache.spark.sql.catalyst.expressions.Cast
+        types = self._jvm.org.apache.spark.sql.types.DataType
+        cast = self._jvm.org.apache.spark.sql.catalyst.expressions.Cast
         return bool(cast.canANSIStoreAssign(types.fromJson(source.json()), types.fromJson(target.json())))
 
     def empty(self, fields: Sequence[Field]) -> Frame:
-        return self.session.createDataFrame([], struct_type(fields))
+        """Return no rows, in a way that Spark's optimizer sees: what joins or filters them costs nothing."""
+        items = [f"CAST(NULL AS {type_text(data_type(x.type))}) AS {quoted(x.name)}" for x in fields]
+        return self.sql(f"SELECT {', '.join(items)} WHERE false")
 
     def read_parquet(self, paths: Sequence[str], fields: Sequence[Field]) -> Frame:
         """Return the rows of `paths`; a column that an old file lacks is NULL."""
@@ -186,21 +236,41 @@ class Worker:
         `action` names the column that tells inserts from deletes (None: all are inserts); `hash_sql` is a row's hash. Counting
         rides on the write itself, so the rows are computed once.
         """
-        weight = f.expr(f"`{action}` = 'I'") if action else f.lit(True)
-        hashed = f.expr(f"CAST({hash_sql} AS DECIMAL(38, 0))")
+        inserted = f.expr(f"`{action}` = 'I'") if action else f.lit(True)
+        sign = f"if(`{action}` = 'I', 1L, -1L)" if action else "1L"
+        # Sums of the hash's bits in three pieces: each stays a BIGINT for 2**41 rows, where a DECIMAL costs more than the write.
+        pieces = [
+            f.sum(f.expr(f"{sign} * (shiftrightunsigned({hash_sql}, {shift}) & {(1 << 22) - 1}L)")).alias(f"h{shift}")
+            for shift in _HASH_PIECES
+        ]
         observed = Observation()
         counted = frame.observe(
             observed,
-            f.count_if(weight).alias("inserts"),
-            f.count_if(~weight).alias("deletes"),
-            f.sum(f.when(weight, hashed)).alias("plus"),
-            f.sum(f.when(~weight, hashed)).alias("minus"),
+            f.count_if(inserted).alias("inserts"),
+            f.count_if(~inserted).alias("deletes"),
+            *pieces,
         )
         with translated_errors():
             counted.write.mode("errorifexists").parquet(directory)
         totals = observed.get
-        change = int(totals["plus"] or 0) - int(totals["minus"] or 0)
+        change = sum(int(totals[f"h{shift}"] or 0) << shift for shift in _HASH_PIECES)
         return Written(int(totals["inserts"]), int(totals["deletes"]), change % 2**64)
+
+
+def own_session(frame: Frame) -> SparkSession:
+    """Give `frame` a session object of its own, the same session in every respect, and return it.
+
+    Frames derived from another one share its session object, so that object lives exactly as long as one of them does.
+    """
+    frame._session = copy.copy(frame.sparkSession)
+    return frame.sparkSession
+
+
+def adopted(frame: Frame, session: SparkSession) -> Frame:
+    """Return a frame as one of `session`, which must share its Spark context."""
+    jvm: Any = session._jvm
+    plan = frame._jdf.queryExecution().analyzed()
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan), session)
 
 
 class WorkerPool:
@@ -251,8 +321,6 @@ def evaluation_error(error: PySparkException) -> EvaluationError | MissingFileEr
 
 def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
     """Return the Arrow schema of stored fields."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     return to_arrow_schema(struct_type(fields), timezone="UTC")
 
 
@@ -266,7 +334,9 @@ def ddl_fields(schema: Any) -> list[Field]:
             parsed = StructType.fromDDL(", ".join(pairs))
         except PySparkException as error:
             message = str(error).strip().splitlines()[0]
-            raise StatementError("the column types cannot be read", detail=message, hint="Write Spark SQL types.") from None
+            raise StatementError(
+                "the column types cannot be read", detail=message, hint="Write Spark SQL types."
+            ) from None
     return ddl_fields(parsed)
 
 

@@ -105,9 +105,7 @@ class MoveFrontier:
     new: int
 
 
-Change = (
-    CreateTable | DropTable | SetSchema | AddBatch | ReplaceBase | ReplaceBatches | DefineStream | MoveFrontier
-)
+Change = CreateTable | DropTable | SetSchema | AddBatch | ReplaceBase | ReplaceBatches | DefineStream | MoveFrontier
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import dataclass
 from enum import Enum
 
@@ -107,7 +108,7 @@ class Batch:
     deletes: int
     bytes: int
     merged: bool = False
-    inline: bytes | None = None
+    inline: builtins.bytes | None = None
     first_version: int = 0
     last_version: int = 0
     added: int = 0

@@ -96,7 +96,9 @@ class Refresher:
         definition = self.definition(stream)
         if not full and not definition.always and not pending_sources(snapshot, stream):
             ms = (time.perf_counter() - began) * 1000
-            return RefreshReport(table.name, RefreshAction.NO_DATA, 0, 0, 0, ms, "no source changed", 0, snapshot.version)
+            return RefreshReport(
+                table.name, RefreshAction.NO_DATA, 0, 0, 0, ms, "no source changed", 0, snapshot.version
+            )
         lease = self._lease(table)
         with self._ground.catalog.keep_lease(lease, self._ground.settings.lease_seconds):
             return self._locked(table_id, lease, full, began)
@@ -120,7 +122,19 @@ class Refresher:
         definition = self.definition(stream)
         action, reason = chosen(stream, definition, full=full)
         record = RefreshRecord(
-            table_id, started_at, started_at, action, "FAILED", 0, 0, 0, 0.0, 0, reason, stream.frontier, snapshot.version
+            table_id,
+            started_at,
+            started_at,
+            action,
+            "FAILED",
+            0,
+            0,
+            0,
+            0.0,
+            0,
+            reason,
+            stream.frontier,
+            snapshot.version,
         )
         jobs = 0
         try:
@@ -153,7 +167,9 @@ class Refresher:
             self._ground.catalog.record(failed)
             if not isinstance(error, BusyError):
                 self._ground.catalog.set_stream_status(table_id, stream.status, str(error).splitlines()[0])
-            raise check_failure(error) if isinstance(error, EvaluationError) else error
+            if isinstance(error, EvaluationError):
+                raise check_failure(error) from error
+            raise
         duration = (time.perf_counter() - began) * 1000
         if stream.status != "ACTIVE" or stream.last_error:
             self._ground.catalog.set_stream_status(table_id, "ACTIVE", None)
@@ -234,17 +250,21 @@ class Refresher:
             return outcome
         given = self.refresh_input(snapshot, stream, definition)
         evaluation = self._evaluation(worker)
-        for stage, (table, frame) in zip(definition.template.stages, evaluation.current(given), strict=True):
+        for stage in definition.template.stages:
             state = given.states[stage.name]
-            if table.row_count == 0 and not state.manifest.batches:
-                rows = self._ground.writer.inserted(worker, _clustered(worker, frame, table, rows_in), table)
-                evaluation.show_state(stage, worker.read_parquet(self._ground.layout.paths(rows.files), table.schema.fields))
+            frame = evaluation.whole_state(stage, given)
+            if state.table.row_count == 0 and not state.manifest.batches:
+                frame = _clustered(worker, frame, state.table, rows_in)
+                rows = self._ground.writer.inserted(worker, frame, state.table)
+                frame = worker.read_parquet(self._ground.layout.paths(rows.files), state.table.schema.fields)
             else:
                 frame = frame.persist()
                 rows = self._difference(worker, snapshot, state, frame)
-                evaluation.show_state(stage, frame)
-            outcome.add(table, rows)
-        outcome.add(given.target.table, self._difference(worker, snapshot, given.target, evaluation.result(given)))
+            evaluation.show_state(stage, frame)
+            outcome.add(state.table, rows)
+        outcome.add(
+            given.target.table, self._difference(worker, snapshot, given.target, evaluation.whole_result(given))
+        )
         return outcome
 
     def full_query(self, worker: Worker, snapshot: Snapshot, definition: Definition, version: int) -> Frame:
@@ -286,7 +306,9 @@ def _clustered(worker: Worker, frame: Frame, table: Table, rows: int) -> Frame:
         return frame
     view = worker.view(frame)
     key = ", ".join(quoted(k) for k in table.schema.key)
-    return worker.sql(f"SELECT /*+ REPARTITION_BY_RANGE({max(2, rows // 500_000)}, {key}) */ * FROM {view} SORT BY {key}")
+    return worker.sql(
+        f"SELECT /*+ REPARTITION_BY_RANGE({max(2, rows // 500_000)}, {key}) */ * FROM {view} SORT BY {key}"
+    )
 
 
 def difference_sql(old: str, new: str, table: Table) -> str:
@@ -316,5 +338,3 @@ def difference_sql(old: str, new: str, table: Table) -> str:
 def state_tables(snapshot: Snapshot, table_id: str) -> dict[str, Table]:
     """Return the auxiliary tables of a stream table by the name of their stage."""
     return {t.name.rpartition("$")[2]: t for t in snapshot.tables.values() if t.parent_id == table_id}
-
-

@@ -21,12 +21,12 @@ from headwater.errors import CycleError, NotIncrementalError, QueryError, Unsupp
 from headwater.model.schema import Field, TableSchema
 from headwater.model.sql import quoted
 from headwater.model.tables import RefreshMode, Table
-from headwater.plan.catalyst_expressions import Session
 from headwater.plan.column_types import with_types
 from headwater.plan.operators import Aggregate, Operator, Scan, walk_operators
 from headwater.plan.printer import final_sql
 from headwater.plan.query import Query, RefusedQuery, read_query
 from headwater.plan.refusal import Code, Refusal
+from headwater.plan.scope import Session
 from headwater.refresh.template import Template, printed
 
 _CLOCK = frozenset({Code.TIME_DEPENDENT, Code.EXPRESSION_NOT_DETERMINISTIC})
@@ -140,7 +140,9 @@ def _require_distinct(names: tuple[str, ...]) -> None:
                 hint="Give each column of a stream table a name of its own, with AS.",
             )
         if name.startswith("__"):
-            raise QueryError(f'column name "{name}" is reserved', hint="Names that start with two underscores are Headwater's.")
+            raise QueryError(
+                f'column name "{name}" is reserved', hint="Names that start with two underscores are Headwater's."
+            )
         seen.add(name.casefold())
 
 
@@ -188,7 +190,9 @@ def _key_of(snapshot: Snapshot) -> Callable[[str], SourceKey]:
     def key_of(table_id: str) -> SourceKey:
         schema = snapshot.tables[table_id].schema
         fields = [f for name in schema.key for f in schema.fields if f.name == name]
-        return SourceKey(tuple(f.name for f in fields), tuple(f.type for f in fields), tuple(f.nullable for f in fields))
+        return SourceKey(
+            tuple(f.name for f in fields), tuple(f.type for f in fields), tuple(f.nullable for f in fields)
+        )
 
     return key_of
 

@@ -1,7 +1,8 @@
 """Evaluating a template: one change travels through the stages of a delta program.
 
 Each stage is run once and its rows are kept, in memory or in a file of the tail that is also its published form. Later stages
-and the result read those rows, so state and result can never disagree about what was computed.
+and the result read those rows, so state and result can never disagree about what was computed. Where the result only projects the
+last state, both come out of one query.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from headwater.model.tables import Table
 from headwater.plan.printer import BROADCAST_HINT
 from headwater.refresh.template import StageText, Template, Text
 from headwater.store.layout import Bound, Layout, column_bounds
-from headwater.store.reading import Changes, Reader, Source, net_sql
+from headwater.store.netting import net_changes_sql
+from headwater.store.reading import Changes, Reader, Source
 from headwater.store.rows import ACTION, CHANGED, HASH, WEIGHT, Rows, arrow_rows
 from headwater.store.writing import Writer
 
 _RESCAN = "__rescan"
 _PAIRED = "__paired"
+_KEEP = "__keep"
+_RESULT_HASH = "__result_hash"
 _BROADCAST_ROWS = 2_000_000
 
 
@@ -52,8 +56,18 @@ class Outcome:
     rescanned_groups: int = 0
 
     def add(self, table: Table, rows: Rows) -> None:
+        """Take the rows of one table."""
         self.tables[table.id] = table
         self.rows[table.id] = rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """The changed groups of a stage: how many rows there are at most, their bounds, and the groups themselves if they are few."""
+
+    count: int
+    bounds: dict[str, Bound]
+    groups: pa.Table | None
 
 
 class Evaluation:
@@ -65,237 +79,243 @@ class Evaluation:
         self._writer = writer
         self._layout = layout
         self._local_rows = local_rows
-        self._views: dict[tuple[str, str], str] = {}
+        self._relations: dict[tuple[str, str], str] = {}
+        self._changes: dict[str, Changes] = {}
         self._stage_rows: dict[str, int] = {}
 
     # differential -----------------------------------------------------------------------------------------------------------
 
     def differential(self, given: RefreshInput) -> Outcome:
         """Compute the change of every state and of the result from the changes of the sources."""
-        total, inserts_only = self._load_changes(given)
+        self._load_changes(given)
+        total = sum(c.count for c in self._changes.values())
+        inserts_only = all(c.deletes == 0 for c in self._changes.values())
         outcome = Outcome(total)
         self._worker.size_for(total)
-        bound = total
         for stage in given.template.stages:
-            bound = self._run_stage(stage, given, total, outcome)
+            self._run_stage(stage, given, total, outcome)
         target = given.target.table
+        if target.id in outcome.rows:  # computed together with the last state
+            return outcome
         delta = given.template.delta
+        self._worker.size_for(total)
         text = self._fill(delta, {}, given)
         items = [f"{c} AS {quoted(f.name)}" for c, f in zip(given.template.output, target.schema.fields, strict=True)]
         weight = given.template.weight
-        selected = f"SELECT {', '.join(items)}, CASE WHEN {weight} > 0 THEN 'I' ELSE 'D' END AS {ACTION}, {weight} AS {WEIGHT} FROM ({text})"
-        expected = sum(self._stage_rows.values()) * delta.fanout if given.template.stages else bound * delta.fanout
-        if not target.schema.key or not (self._writer.fits_in_memory(target.schema.fields, expected) or inserts_only):
-            selected = _netted(selected, target.schema.fields, self._worker)
-        rows = self._writer.materialised(self._worker, self._worker.sql(selected), target, expected)
-        outcome.add(target, rows)
+        action = f"CASE WHEN {weight} > 0 THEN 'I' ELSE 'D' END AS {ACTION}"
+        selected = f"SELECT {', '.join(items)}, {action}, {weight} AS {WEIGHT} FROM ({text})"
+        expected = (sum(self._stage_rows.values()) if given.template.stages else total) * delta.fanout
+        in_memory = self._writer.fits_in_memory(target.schema.fields, expected)
+        if not target.schema.key or not (in_memory or inserts_only):
+            selected = net_changes_sql(f"({selected})", target.schema.fields)
+        outcome.add(target, self._writer.materialised(self._worker, self._worker.sql(selected), target, expected))
         return outcome
 
-    def _load_changes(self, given: RefreshInput) -> tuple[int, bool]:
-        total = 0
-        inserts_only = True
+    def _load_changes(self, given: RefreshInput) -> None:
         for table_id, names in given.template.source_reads("changes").items():
             source = given.sources[table_id]
             fields = _fields(source.table, [n for n in names if n != WEIGHT])
             changes = self._reader.changes(self._worker, source, given.frontier, given.version, fields)
-            total += changes.count
-            inserts_only = inserts_only and changes.deletes == 0
-            self._views["changes", table_id] = self._worker.view(self._relevant(changes, source.table, fields))
-        return total, inserts_only
-
-    def _relevant(self, changes: Changes, table: Table, fields: Sequence[Field]) -> Frame:
-        """Leave out updates that changed none of the columns read."""
-        positions = {f.name: i for i, f in enumerate(table.schema.fields)}
-        words: dict[int, int] = {}
-        for f in fields:
-            word, bit = divmod(positions[f.name], 63)
-            words[word] = words.get(word, 0) | 1 << bit
-        view = self._worker.view(changes.frame)
-        tests = " OR ".join(f"(coalesce(get({CHANGED}, {w}), 0L) & {m}L) <> 0" for w, m in words.items()) or "false"
-        columns = "".join(quoted(f.name) + ", " for f in fields)
-        return self._worker.sql(f"SELECT {columns}{WEIGHT} FROM {view} WHERE {CHANGED} IS NULL OR {tests}")
+            self._changes[table_id] = changes
+            self._relations["changes", table_id] = _relevant(changes, source.table, fields)
 
     # stages -----------------------------------------------------------------------------------------------------------------
 
-    def _run_stage(self, stage: StageText, given: RefreshInput, total: int, outcome: Outcome) -> int:
+    def _run_stage(self, stage: StageText, given: RefreshInput, total: int, outcome: Outcome) -> None:
         state = given.states[stage.name]
-        bounds: dict[str, Bound] = {}
-        expected = (total + sum(self._stage_rows.values())) * stage.keys.fanout
-        keys_text = self._fill(stage.keys, {}, given)
-        keys_table: pa.Table | None = None
-        if expected <= self._local_rows:
-            keys_table = self._worker.to_arrow(self._worker.sql(keys_text))
-            expected = keys_table.num_rows
-            keys_frame = self._worker.from_arrow(keys_table, stage.keys.fields())
-            bounds = column_bounds(keys_table, [n for n, _ in stage.keys.columns[: stage.groups]])
-        else:
-            keys_frame = self._worker.sql(keys_text)
-        self._views["stage", stage.keys_name] = self._worker.view(keys_frame)
-        if expected == 0:
-            self._publish_stage(stage, state.table, Rows(0, 0, 0, arrow=None), outcome, empty=True)
-            return 0
-        key_names = [n for n, _ in stage.keys.columns[: stage.groups]]
+        keys = self._stage_keys(stage, given, total)
+        if keys.count == 0:
+            self._publish_empty(stage)
+            return
         old = None
-        if keys_table is not None:
-            renamed = keys_table.select(key_names).rename_columns([f"g{i}" for i in range(stage.groups)])
-            old = self._reader.state_of_keys(self._worker, state, given.version, state.table.schema.fields, renamed)
+        if keys.groups is not None:
+            fields = state.table.schema.fields
+            old = self._reader.state_of_keys(self._worker, state, given.version, fields, keys.groups)
         delta = stage.delta if old is None else stage.delta_of_keys
         if old is None:
-            state_bounds = {f"g{i}": bounds[n] for i, n in enumerate(key_names) if n in bounds}
-            old = self._reader.state(self._worker, state, given.version, bounds=state_bounds)
-        self._views["old", stage.name] = self._worker.view(old)
-        text = self._stage_select(stage, self._fill(delta, {}, given), expected)
-        if self._writer.fits_in_memory(state.table.schema.fields, 2 * expected):
-            rows, extra = self._stage_in_memory(stage, text, key_names, bounds, given, outcome)
+            self._worker.size_for(max(keys.count, state.table.row_count))
+            old = self._reader.state_sql(self._worker, state, given.version, bounds=keys.bounds)
         else:
-            rows, extra = self._stage_in_files(stage, text, key_names, given, outcome, state.table), None
-        self._publish_stage(stage, state.table, rows, outcome, paired=extra)
-        return rows.count
-
-    def _stage_select(self, stage: StageText, text: str, expected: int) -> str:
-        if expected > _BROADCAST_ROWS:
+            self._worker.size_for(keys.count)
+        self._relations["old", stage.name] = f"({old})"
+        text = self._fill(delta, {}, given)
+        if keys.count > _BROADCAST_ROWS:
             text = text.replace(BROADCAST_HINT, "")
+        if self._writer.fits_in_memory((*state.table.schema.fields, *given.target.table.schema.fields), 2 * keys.count):
+            self._stage_in_memory(stage, text, keys, given, outcome)
+        else:
+            self._stage_in_files(stage, text, given, outcome)
+
+    def _stage_keys(self, stage: StageText, given: RefreshInput, total: int) -> _Keys:
+        """Find the changed groups. Groups that are columns of the source are read off its changes, without asking Spark."""
+        expected = (total + sum(self._stage_rows.values())) * stage.keys.fanout
+        self._relations["stage", stage.keys_name] = f"({self._fill(stage.keys, {}, given)})"
+        names = [f"g{i}" for i in range(stage.groups)]
+        direct = self._groups_of_changes(stage, names)
+        if direct is not None:
+            return _Keys(expected, column_bounds(direct, names), direct)
+        if expected > self._local_rows:
+            return _Keys(expected, {}, None)
+        table = self._worker.to_arrow(self._worker.sql(self._relations["stage", stage.keys_name][1:-1]))
+        relation = self._worker.view(self._worker.from_arrow(table, stage.keys.fields()))
+        self._relations["stage", stage.keys_name] = relation
+        columns = [n for n, _ in stage.keys.columns[: stage.groups]]
+        groups = _unique(table.select(columns).rename_columns(names))
+        return _Keys(table.num_rows, column_bounds(groups, names), groups)
+
+    def _groups_of_changes(self, stage: StageText, names: Sequence[str]) -> pa.Table | None:
+        changes = next(iter(self._changes.values())) if len(self._changes) == 1 else None
+        if changes is None or changes.arrow is None or stage.keys.fanout != 1 or self._stage_rows:
+            return None
+        if not stage.source_groups:  # no GROUP BY: the one group
+            return pa.table({names[0]: pa.array([0], pa.int32())})
+        origins = [g for g in stage.source_groups if g is not None]
+        if len(origins) < len(names):
+            return None
+        columns = [changes.arrow.column(c) for _, c in origins]
+        return _unique(pa.table(dict(zip(names, columns, strict=True))))
+
+    def _stage_select(self, stage: StageText, given: RefreshInput, text: str, weight: str, flags: str) -> str:
+        """Return rows of a state under their stored names, with their hash, and with the result's columns where they are fused."""
         fields = stage.table_schema.fields
         items = [f"{c} AS {quoted(f.name)}" for c, f in zip(stage.columns, fields, strict=True)]
-        action = f"CASE WHEN {stage.weight} > 0 THEN 'I' ELSE 'D' END AS {ACTION}"
-        flags = f"{stage.flag} AS {_RESCAN}, {stage.paired} AS {_PAIRED}"
+        if self._is_fused(stage, given):
+            items += [f"{text_} AS __v{i}" for i, text_ in enumerate(given.template.fused)]
+            items.append(f"({given.template.fused_keep}) AS {_KEEP}")
+        action = f"CASE WHEN {weight} > 0 THEN 'I' ELSE 'D' END AS {ACTION}"
         inner = f"SELECT {', '.join(items)}, {action}, {flags} FROM ({text})"
-        return f"SELECT *, {row_hash_sql(fields)} AS {HASH} FROM ({inner})"
+        hashes = f"{row_hash_sql(fields)} AS {HASH}"
+        if self._is_fused(stage, given):
+            target = given.target.table.schema
+            values = {f.name: f"__v{i}" for i, f in enumerate(target.fields)}
+            hashes += f", {row_hash_sql(target.visible, values)} AS {_RESULT_HASH}"
+        return f"SELECT *, {hashes} FROM ({inner})"
 
-    def _stage_in_memory(
-        self,
-        stage: StageText,
-        text: str,
-        key_names: Sequence[str],
-        bounds: Mapping[str, Bound],
-        given: RefreshInput,
-        outcome: Outcome,
-    ) -> tuple[Rows, pa.Table | None]:
-        table = self._worker.to_arrow(self._worker.sql(text))
-        rescan = self._rescan_keys(stage, table, key_names)
-        if rescan is not None:
-            self._views["stage", stage.rescan_name] = rescan
-            fresh = self._worker.to_arrow(self._worker.sql(self._fresh_rows(stage, bounds, given)))
+    def _is_fused(self, stage: StageText, given: RefreshInput) -> bool:
+        return bool(given.template.fused) and stage.name == given.template.stages[-1].name
+
+    def _stage_in_memory(self, stage: StageText, text: str, keys: _Keys, given: RefreshInput, outcome: Outcome) -> None:
+        flags = f"{stage.flag} AS {_RESCAN}, {stage.paired} AS {_PAIRED}"
+        table = self._worker.to_arrow(self._worker.sql(self._stage_select(stage, given, text, stage.weight, flags)))
+        if stage.always_rescan or pc.any(table.column(_RESCAN)).as_py():
+            flagged = None if stage.always_rescan else table.filter(table.column(_RESCAN))
+            self._relations["stage", stage.rescan_name] = self._rescan_keys(stage, flagged)
+            self._worker.size_for(sum(s.table.row_count for s in given.sources.values()))
+            fresh = self._worker.to_arrow(self._worker.sql(self._fresh_rows(stage, keys.bounds, given)))
             outcome.rescanned_groups += fresh.num_rows
-            if not stage.always_rescan:
+            if flagged is not None:
                 table = table.filter(pc.invert(pc.and_(table.column(_RESCAN), pc.equal(table.column(ACTION), "I"))))
-            table = pa.concat_tables([table, fresh.cast(table.schema)])
-        paired = table.select([*(f.name for f in stage.table_schema.fields), ACTION, _PAIRED])
-        rows = arrow_rows(table.drop_columns([_RESCAN, _PAIRED]))
-        return rows, paired if _uses(given.template, stage.paired) else None
+            table = pa.concat_tables([table, fresh.select(table.column_names).cast(table.schema)])
+        names = [f.name for f in stage.table_schema.fields]
+        state = given.states[stage.name].table
+        rows = arrow_rows(table.select([*names, ACTION, HASH]))
+        if self._is_fused(stage, given):
+            shown = table.filter(table.column(_KEEP))
+            columns = [f"__v{i}" for i in range(len(given.template.fused))]
+            stored = [f.name for f in given.target.table.schema.fields]
+            result = shown.select([*columns, ACTION, _RESULT_HASH]).rename_columns([*stored, ACTION, HASH])
+            outcome.add(state, rows)
+            outcome.add(given.target.table, arrow_rows(result))
+            return
+        paired = table.select([*names, ACTION, _PAIRED]) if _reads_pairs(given.template, stage) else None
+        self._publish(stage, state, rows, outcome, paired)
 
-    def _rescan_keys(self, stage: StageText, table: pa.Table, key_names: Sequence[str]) -> str | None:
-        """Return a view of the groups that must be read again, None if there are none."""
+    def _rescan_keys(self, stage: StageText, flagged: pa.Table | None) -> str:
+        """Return the groups that must be read again: those flagged, or all that changed."""
         columns = [name for name, _ in stage.rescan_columns]
-        if stage.always_rescan:
-            view = self._views["stage", stage.keys_name]
-            items = ", ".join(f"{k} AS {c}" for k, c in zip(key_names, columns, strict=True))
-            return self._worker.view(self._worker.sql(f"SELECT DISTINCT {items} FROM {view}"))
-        flagged = table.filter(table.column(_RESCAN))
-        if flagged.num_rows == 0:
-            return None
+        if flagged is None:
+            keys = [n for n, _ in stage.keys.columns[: stage.groups]]
+            return f"(SELECT DISTINCT {_renamed(keys, columns)} FROM {self._relations['stage', stage.keys_name]})"
         groups = flagged.select([f"g{i}" for i in range(stage.groups)]).rename_columns(columns)
-        fields = [Field(c, f.type) for c, f in zip(columns, stage.table_schema.fields, strict=False)]
+        fields = [Field(c, t) for c, t in stage.rescan_columns]
         return self._worker.view(self._worker.from_arrow(groups, fields))
 
     def _fresh_rows(self, stage: StageText, bounds: Mapping[str, Bound], given: RefreshInput) -> str:
         """Return the text that reads the state of the groups in the rescan stage from the sources."""
         limits: dict[str, dict[str, Bound]] = {}
-        for (name, _), origin in zip(stage.keys.columns[: stage.groups], stage.source_groups, strict=False):
-            if origin is not None and name in bounds:
-                limits.setdefault(origin[0], {})[origin[1]] = bounds[name]
+        for i, origin in enumerate(stage.source_groups):
+            if origin is not None and f"g{i}" in bounds:
+                limits.setdefault(origin[0], {})[origin[1]] = bounds[f"g{i}"]
         text = self._fill(stage.rescan, limits, given)
-        fields = stage.table_schema.fields
-        items = [f"{c} AS {quoted(f.name)}" for c, f in zip(stage.columns, fields, strict=True)]
-        inner = f"SELECT {', '.join(items)}, 'I' AS {ACTION}, false AS {_RESCAN}, false AS {_PAIRED} FROM ({text})"
-        return f"SELECT *, {row_hash_sql(fields)} AS {HASH} FROM ({inner})"
+        return self._stage_select(stage, given, text, "1", f"false AS {_RESCAN}, false AS {_PAIRED}")
 
-    def _stage_in_files(
-        self, stage: StageText, text: str, key_names: Sequence[str], given: RefreshInput, outcome: Outcome, table: Table
-    ) -> Rows:
-        """Like `_stage_in_memory` for changes that do not fit the driver."""
-        frame = self._worker.sql(text).persist()
+    def _stage_in_files(self, stage: StageText, text: str, given: RefreshInput, outcome: Outcome) -> None:
+        """Like `_stage_in_memory` for changes that do not fit the driver: they stay with the executors."""
+        table = given.states[stage.name].table
+        flags = f"{stage.flag} AS {_RESCAN}, {stage.paired} AS {_PAIRED}"
+        items = [f"{c} AS {quoted(f.name)}" for c, f in zip(stage.columns, table.schema.fields, strict=True)]
+        signed = f"SELECT {', '.join(items)}, {stage.weight} AS {WEIGHT}, {flags} FROM ({text})"
+        frame = self._worker.sql(signed).persist()
         try:
             view = self._worker.view(frame)
-            columns = [name for name, _ in stage.rescan_columns]
-            if stage.always_rescan:
-                keys = f"SELECT DISTINCT {_renamed(key_names, columns)} FROM {self._views['stage', stage.keys_name]}"
-                needed = True
-            else:
-                groups = [f"g{i}" for i in range(stage.groups)]
-                keys = f"SELECT {_renamed(groups, columns)} FROM {view} WHERE {_RESCAN}"
-                needed = bool(self._worker.rows(self._worker.sql(f"SELECT 1 FROM {view} WHERE {_RESCAN} LIMIT 1")))
             selected = f"SELECT * FROM {view}"
-            if needed:
-                self._views["stage", stage.rescan_name] = self._worker.view(self._worker.sql(keys))
-                fresh = self._fresh_rows(stage, {}, given)
-                keep = "" if stage.always_rescan else f" WHERE NOT ({_RESCAN} AND {ACTION} = 'I')"
-                selected = f"SELECT * FROM {view}{keep} UNION ALL SELECT * FROM ({fresh})"
-            if _uses(given.template, stage.paired):
-                signed = f"SELECT *, CASE WHEN {ACTION} = 'I' THEN 1 ELSE -1 END AS {WEIGHT} FROM ({selected})"
-                self._views["stage", stage.name] = self._worker.view(self._worker.sql(_stage_columns(stage, signed)))
-            signed = f"SELECT *, CASE WHEN {ACTION} = 'I' THEN 1 ELSE -1 END AS {WEIGHT} FROM ({selected})"
-            netted = _netted(signed, table.schema.fields, self._worker)
-            return self._writer.materialised(self._worker, self._worker.sql(netted), table, None)
+            has_flags = not stage.always_rescan and bool(
+                self._worker.rows(self._worker.sql(f"SELECT 1 FROM {view} WHERE {_RESCAN} LIMIT 1"))
+            )
+            if stage.always_rescan or has_flags:
+                columns = [name for name, _ in stage.rescan_columns]
+                groups = _renamed([f"g{i}" for i in range(stage.groups)], columns)
+                flagged = f"(SELECT {groups} FROM {view} WHERE {_RESCAN})"
+                self._relations["stage", stage.rescan_name] = flagged if has_flags else self._rescan_keys(stage, None)
+                fresh = self._fill(stage.rescan, {}, given)
+                again = (
+                    f"SELECT {', '.join(items)}, 1 AS {WEIGHT}, false AS {_RESCAN}, false AS {_PAIRED} FROM ({fresh})"
+                )
+                keep = f" WHERE NOT ({_RESCAN} AND {WEIGHT} > 0)" if has_flags else ""
+                selected = f"SELECT * FROM {view}{keep} UNION ALL {again}"
+            netted = self._worker.sql(net_changes_sql(f"({selected})", table.schema.fields))
+            rows = self._writer.materialised(self._worker, netted, table, None)
+            self._publish(stage, table, rows, outcome, None)
+            if _reads_pairs(given.template, stage):
+                self._relations["stage", stage.name] = self._unpaired(stage, view)
         finally:
-            if not _uses(given.template, stage.paired):
+            if not _reads_pairs(given.template, stage):
                 frame.unpersist()
 
-    def _publish_stage(
-        self,
-        stage: StageText,
-        table: Table,
-        rows: Rows,
-        outcome: Outcome,
-        *,
-        paired: pa.Table | None = None,
-        empty: bool = False,
-    ) -> None:
-        """Make the rows of a stage readable for those that follow."""
-        fields = stage.table_schema.fields
-        self._stage_rows[stage.name] = rows.count
-        if empty:
-            weight = (Field(stage.weight, "INT"), Field(stage.paired, "BOOLEAN"))
-            self._views["stage", stage.name] = self._worker.view(self._worker.empty((*stage.state, *weight)))
-            return
+    def _unpaired(self, stage: StageText, view: str) -> str:
+        items = [f"{quoted(f.name)} AS {c}" for c, f in zip(stage.columns, stage.table_schema.fields, strict=True)]
+        return f"(SELECT {', '.join(items)}, {WEIGHT} AS {stage.weight}, {_PAIRED} AS {stage.paired} FROM {view})"
+
+    def _publish_empty(self, stage: StageText) -> None:
+        flags = (Field(stage.weight, "INT"), Field(stage.paired, "BOOLEAN"))
+        self._stage_rows[stage.name] = 0
+        self._relations["stage", stage.name] = self._worker.view(self._worker.empty((*stage.state, *flags)))
+
+    def _publish(self, stage: StageText, table: Table, rows: Rows, outcome: Outcome, paired: pa.Table | None) -> None:
+        """Make the rows of a stage readable for those that follow. `paired` are they with the mark of lasting groups."""
+        self._stage_rows[stage.name] = rows.count if paired is None else paired.num_rows
         if rows.arrow is not None and rows.count > self._local_rows:
             rows = self._writer.spilled(rows, table)
         outcome.add(table, rows)
-        if ("stage", stage.name) in self._views:
-            return
-        stored = (*fields, Field(ACTION, "STRING"))
+        stored = (*table.schema.fields, Field(ACTION, "STRING"))
         if paired is not None:
             frame = self._worker.from_arrow(paired, (*stored, Field(_PAIRED, "BOOLEAN")))
         elif rows.arrow is not None:
             frame = self._worker.from_arrow(rows.arrow, stored)
         else:
             frame = self._worker.read_parquet(self._layout.paths(rows.files), stored)
+        items = [f"{quoted(f.name)} AS {c}" for c, f in zip(stage.columns, table.schema.fields, strict=True)]
+        weight = f"CASE WHEN {ACTION} = 'I' THEN 1 ELSE -1 END AS {stage.weight}"
+        mark = f"{_PAIRED if paired is not None else 'false'} AS {stage.paired}"
         view = self._worker.view(frame)
-        flag = _PAIRED if paired is not None else "false"
-        signed = f"SELECT *, CASE WHEN {ACTION} = 'I' THEN 1 ELSE -1 END AS {WEIGHT}, {flag} AS __flag FROM {view}"
-        text = _stage_columns(stage, signed, flag="__flag")
-        self._views["stage", stage.name] = self._worker.view(self._worker.sql(text))
+        self._relations["stage", stage.name] = f"(SELECT {', '.join(items)}, {weight}, {mark} FROM {view})"
 
     # whole ------------------------------------------------------------------------------------------------------------------
 
-    def current(self, given: RefreshInput) -> list[tuple[Table, Frame]]:
-        """Return the frames of every state and of the result as they must be at the version refreshed to."""
-        made: list[tuple[Table, Frame]] = []
-        for stage in given.template.stages:
-            text = self._fill(stage.initial, {}, given)
-            items = [f"{c} AS {quoted(f.name)}" for c, f in zip(stage.columns, stage.table_schema.fields, strict=True)]
-            frame = self._worker.sql(f"SELECT {', '.join(items)} FROM ({text})")
-            made.append((given.states[stage.name].table, frame))
-        return made
+    def whole_state(self, stage: StageText, given: RefreshInput) -> Frame:
+        """Return the state as it must be at the version refreshed to."""
+        text = self._fill(stage.initial, {}, given)
+        items = [f"{c} AS {quoted(f.name)}" for c, f in zip(stage.columns, stage.table_schema.fields, strict=True)]
+        return self._worker.sql(f"SELECT {', '.join(items)} FROM ({text})")
 
     def show_state(self, stage: StageText, frame: Frame) -> None:
         """Let the result read this state as if it had just been filled."""
-        view = self._worker.view(frame)
-        signed = f"SELECT *, 1 AS {WEIGHT}, false AS __flag FROM {view}"
-        self._views["stage", stage.name] = self._worker.view(self._worker.sql(_stage_columns(stage, signed, flag="__flag")))
+        items = [f"{quoted(f.name)} AS {c}" for c, f in zip(stage.columns, stage.table_schema.fields, strict=True)]
+        flags = f"1 AS {stage.weight}, false AS {stage.paired}"
+        self._relations["stage", stage.name] = f"(SELECT {', '.join(items)}, {flags} FROM {self._worker.view(frame)})"
 
-    def result(self, given: RefreshInput) -> Frame:
-        """Return the whole result at the version refreshed to; states must have been shown."""
+    def whole_result(self, given: RefreshInput) -> Frame:
+        """Return the result as it must be at the version refreshed to; states must have been shown."""
         text = self._fill(given.template.current, {}, given)
         fields = given.target.table.schema.fields
         items = [f"{c} AS {quoted(f.name)}" for c, f in zip(given.template.output, fields, strict=True)]
@@ -307,40 +327,45 @@ class Evaluation:
         wanted = {(kind, name): names for kind, name, names in text.reads}
 
         def place(kind: str, name: str) -> str:
-            if kind == "new":
-                source = given.sources[name]
-                fields = _fields(source.table, wanted[kind, name])
-                return self._worker.view(
-                    self._reader.state(self._worker, source, given.version, fields, limits.get(name))
-                )
-            return self._views[kind, name]
+            if kind != "new":
+                return self._relations[kind, name]
+            source = given.sources[name]
+            fields = _fields(source.table, wanted[kind, name])
+            return f"({self._reader.state_sql(self._worker, source, given.version, fields, limits.get(name))})"
 
         return text.filled(place)
 
 
-def _stage_columns(stage: StageText, text: str, flag: str = _PAIRED) -> str:
-    """Return rows under the names by which later stages read them."""
-    items = [f"{quoted(f.name)} AS {c}" for c, f in zip(stage.columns, stage.table_schema.fields, strict=True)]
-    return f"SELECT {', '.join(items)}, {WEIGHT} AS {stage.weight}, {flag} AS {stage.paired} FROM ({text})"
+def _relevant(changes: Changes, table: Table, fields: Sequence[Field]) -> str:
+    """Return the change rows without updates that changed none of the columns read."""
+    columns = "".join(quoted(f.name) + ", " for f in fields)
+    if changes.deletes == 0:
+        return f"(SELECT {columns}{WEIGHT} FROM ({changes.sql}))"
+    positions = {f.name: i for i, f in enumerate(table.schema.fields)}
+    words: dict[int, int] = {}
+    for f in fields:
+        word, bit = divmod(positions[f.name], 63)
+        words[word] = words.get(word, 0) | 1 << bit
+    tests = " OR ".join(f"(coalesce(get({CHANGED}, {w}), 0L) & {m}L) <> 0" for w, m in words.items()) or "false"
+    return f"(SELECT {columns}{WEIGHT} FROM ({changes.sql}) WHERE {CHANGED} IS NULL OR {tests})"
 
 
 def _renamed(old: Sequence[str], new: Sequence[str]) -> str:
     return ", ".join(f"{a} AS {b}" for a, b in zip(old, new, strict=True))
 
 
-def _uses(template: Template, column: str) -> bool:
-    texts = [template.delta.sql, *(t.sql for s in template.stages for t in (s.keys,))]
-    return any(f"NOT {column}" in t for t in texts)
+def _unique(groups: pa.Table) -> pa.Table:
+    """Return each group once, where Arrow can tell; twice does no harm."""
+    try:
+        return groups.group_by(groups.column_names).aggregate([]).select(groups.column_names)
+    except (pa.ArrowNotImplementedError, pa.ArrowKeyError):
+        return groups
 
 
-def _netted(text: str, fields: Sequence[Field], worker: Worker) -> str:
-    """Sum weights per tuple; a tuple of weight n becomes n rows."""
-    view = worker.view(worker.sql(text))
-    names = "".join(quoted(f.name) + ", " for f in fields)
-    return (
-        f"SELECT {names}CASE WHEN {WEIGHT} > 0 THEN 'I' ELSE 'D' END AS {ACTION} FROM ({net_sql(view, fields)}) "
-        f"LATERAL VIEW explode(sequence(1, abs({WEIGHT}))) AS __copy"
-    )
+def _reads_pairs(template: Template, stage: StageText) -> bool:
+    """Say whether a later text tells groups that appear or vanish from groups that last."""
+    texts = [template.delta.sql, *(s.keys.sql for s in template.stages)]
+    return any(f"NOT {stage.paired}" in t for t in texts)
 
 
 def _fields(table: Table, names: Sequence[str]) -> tuple[Field, ...]:
@@ -357,6 +382,6 @@ def check_failure(error: EvaluationError) -> Exception:
         return CheckFailedError(
             "the changes of a source do not fit the state kept of it",
             detail="A group would hold a negative number of rows: a row was deleted that had never been inserted.",
-            hint="Run REFRESH STREAM TABLE ... FULL to compute it anew, and report this: it must not happen.",
+            hint="Refresh it in full (`headwater refresh --full`) to compute it anew, and report this: it must not happen.",
         )
     return error

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 from headwater.delta.context import StateStage
-from headwater.delta.program import Program
+from headwater.delta.program import Program, fused_result
 from headwater.errors import CatalogCorruptError
 from headwater.model.schema import Field, TableSchema
 from headwater.plan.expressions import Column
@@ -78,20 +78,24 @@ class StageText:
     @property
     def state(self) -> tuple[Field, ...]:
         """The state's columns under their `c<id>` names."""
-        return tuple(
-            Field(c, f.type, f.nullable) for c, f in zip(self.columns, self.table_schema.fields, strict=True)
-        )
+        return tuple(Field(c, f.type, f.nullable) for c, f in zip(self.columns, self.table_schema.fields, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """All texts of a stream table."""
+    """All texts of a stream table.
+
+    `fused` are the result's columns, in stored order, as expressions over the rows of the last stage, and `fused_keep` says which of
+    these rows the result has; empty if the result is more than a projection of that state.
+    """
 
     stages: tuple[StageText, ...]
     delta: Text
     current: Text
     weight: str
     output: tuple[str, ...]
+    fused: tuple[str, ...] = ()
+    fused_keep: str = ""
     format: int = FORMAT
 
     def to_json(self) -> str:
@@ -116,12 +120,16 @@ class Template:
 
 def printed(program: Program, output: tuple[Column, ...]) -> Template:
     """Return the texts of `program`; `output` are the columns of the result in stored order."""
+    fused = fused_result(program)
+    by_column = dict(zip((c.id for c in program.delta.output), fused[0], strict=False)) if fused else {}
     return Template(
         stages=tuple(_stage_text(s) for s in program.stages),
         delta=_text(program.delta),
         current=_text(program.current),
         weight=program.delta.output[-1].sql,
         output=tuple(c.sql for c in output),
+        fused=tuple(by_column[c.id].sql for c in output) if fused else (),
+        fused_keep=fused[1].sql if fused else "",
     )
 
 
@@ -135,7 +143,9 @@ def _text(tree: Operator) -> Text:
 
 
 def _fanout(op: Operator) -> int:
-    below = sum(_fanout(i) for i in op.inputs) if isinstance(op, Union) else max((_fanout(i) for i in op.inputs), default=1)
+    below = (
+        sum(_fanout(i) for i in op.inputs) if isinstance(op, Union) else max((_fanout(i) for i in op.inputs), default=1)
+    )
     return below * len(op.rows) if isinstance(op, Expand) else below
 
 
@@ -186,7 +196,12 @@ def _template(data: Mapping[str, object]) -> Template:
     def text(d: dict[str, object]) -> Text:
         columns: list[list[str]] = d["columns"]  # type: ignore[assignment]
         reads: list[tuple[str, str, list[str]]] = d["reads"]  # type: ignore[assignment]
-        return Text(str(d["sql"]), tuple((n, t) for n, t in columns), tuple((k, n, tuple(c)) for k, n, c in reads), int(d["fanout"]))  # type: ignore[call-overload]
+        return Text(
+            str(d["sql"]),
+            tuple((n, t) for n, t in columns),
+            tuple((k, n, tuple(c)) for k, n, c in reads),
+            int(str(d["fanout"])),
+        )
 
     def stage(d: dict[str, object]) -> StageText:
         parts = {k: text(d[k]) for k in ("keys", "delta", "delta_of_keys", "initial", "rescan")}  # type: ignore[arg-type]
@@ -200,10 +215,13 @@ def _template(data: Mapping[str, object]) -> Template:
 
     stages: list[dict[str, object]] = data["stages"]  # type: ignore[assignment]
     output: list[str] = data["output"]  # type: ignore[assignment]
+    fused: list[str] = data["fused"]  # type: ignore[assignment]
     return Template(
         tuple(stage(s) for s in stages),
         text(data["delta"]),  # type: ignore[arg-type]
         text(data["current"]),  # type: ignore[arg-type]
         str(data["weight"]),
         tuple(output),
+        tuple(fused),
+        str(data["fused_keep"]),
     )

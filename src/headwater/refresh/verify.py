@@ -57,7 +57,9 @@ def verified(ground: Ground, refresher: Refresher, snapshot: Snapshot, stream: S
         worker.size_for(max([table.row_count, *(snapshot.tables[s].row_count for s in snapshot.sources[table.id])]))
         expected = worker.view(refresher.full_query(worker, snapshot, definition, stream.frontier))
         contents = worker.view(ground.reader.state(worker, ground.source(snapshot, table), snapshot.version))
-        signed = f"(SELECT {names}, 1 AS {WEIGHT} FROM {expected} UNION ALL SELECT {names}, -1 AS {WEIGHT} FROM {contents})"
+        signed = (
+            f"(SELECT {names}, 1 AS {WEIGHT} FROM {expected} UNION ALL SELECT {names}, -1 AS {WEIGHT} FROM {contents})"
+        )
         rows = worker.rows(worker.sql(f"{net_sql(signed, fields)} LIMIT {_SHOWN}"))
         tolerance = ground.settings.float_tolerance if any(f.type in _FLOATS for f in fields) else 0.0
         left = _unmatched(rows, fields, tolerance) if tolerance else rows

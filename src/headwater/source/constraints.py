@@ -6,7 +6,7 @@ materialised rows, so what was checked is what is committed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headwater.engine.identity import identity_list, keys_equal_sql
@@ -15,9 +15,9 @@ from headwater.errors import ConstraintError, EvaluationError, MissingRowError
 from headwater.model.schema import Field
 from headwater.model.sql import quoted
 from headwater.model.tables import Table
-from headwater.source.incoming import MARK
+from headwater.source.fitting import MARK
 from headwater.store.ground import Ground
-from headwater.store.layout import Bound, column_bounds, decoded_statistics
+from headwater.store.layout import Bound, column_bounds, decoded_statistics, files_within
 from headwater.store.reading import Source
 from headwater.store.rows import ACTION, CHANGE_FIELDS, Rows
 
@@ -35,15 +35,16 @@ def rows_frame(worker: Worker, ground: Ground, rows: Rows, table: Table) -> Fram
 
 
 def key_fields(table: Table) -> tuple[Field, ...]:
+    """Return the fields of a table's key."""
     return tuple(f for f in table.schema.fields if f.name in table.schema.key)
 
 
 def check_keys(worker: Worker, ground: Ground, rows: Rows, source: Source, version: int) -> None:
     """Fail if the rows would leave two rows with one key, or delete one row twice."""
     table = source.table
-    if not table.schema.key or any(f.hidden for f in key_fields(table)):
-        return
     key = key_fields(table)
+    if any(f.hidden for f in key):
+        return
     view = worker.view(rows_frame(worker, ground, rows, table))
     names = ", ".join(quoted(f.name) for f in key)
     same = ", ".join(identity_list(key))
@@ -55,9 +56,9 @@ def check_keys(worker: Worker, ground: Ground, rows: Rows, source: Source, versi
     if rows.inserts == 0:
         return
     bounds = rows_bounds(rows, [f.name for f in key])
-    state = ground.reader.state(worker, source, version, key, bounds)
-    if rows.deletes == 0 and _is_surely_empty(ground, source, bounds):
+    if rows.deletes == 0 and _is_surely_empty(source, bounds):
         return
+    state = ground.reader.state(worker, source, version, key, bounds)
     added = f"SELECT {names} FROM {view} WHERE {ACTION} = 'I'"
     if rows.deletes:
         gone = f"SELECT {names} FROM {view} WHERE {ACTION} = 'D'"
@@ -71,10 +72,8 @@ def check_keys(worker: Worker, ground: Ground, rows: Rows, source: Source, versi
         _raise_duplicate(row, key, table, "there already")
 
 
-def _is_surely_empty(ground: Ground, source: Source, bounds: dict[str, Bound]) -> bool:
+def _is_surely_empty(source: Source, bounds: Mapping[str, Bound]) -> bool:
     """Say whether statistics alone show that no stored row is inside the bounds."""
-    from headwater.store.layout import files_within
-
     has_tail = bool(source.pending) or any(b.last_version > source.table.base_version for b in source.manifest.batches)
     return not has_tail and not files_within(source.manifest.files, bounds)
 
@@ -108,10 +107,11 @@ def _raise_duplicate(row: Any, key: Sequence[Field], table: Table, how: str) -> 
     )
 
 
-def raise_missing(table: Table, shown: str, count: int) -> None:
-    raise MissingRowError(
+def missing_rows(table: Table, example: Mapping[str, Any], count: int) -> MissingRowError:
+    """Return the error for rows that were to be deleted and are not there."""
+    return MissingRowError(
         f'{count} row(s) to be deleted are not in table "{table.name}"',
-        detail=f"For example: {shown}.",
+        detail=f"For example: {example}.",
         hint="Deletions name whole rows as they are stored; nothing was changed.",
     )
 
@@ -128,6 +128,9 @@ def constraint_error(error: EvaluationError) -> Exception:
         "CAST_INVALID_INPUT",
         "NUMERIC_VALUE_OUT_OF_RANGE",
         "DIVIDE_BY_ZERO",
+        "DUPLICATED_MAP_KEY",
+        "NULL_MAP_KEY",
+        "MALFORMED_RECORD_IN_PARSING",
     ):
         if word in detail:
             return ConstraintError("a value cannot be computed", detail=detail, hint="Nothing was changed.")

@@ -1,27 +1,39 @@
 """Rows that users bring, in any shape, as a frame that fits a table: right names, right types, no forbidden NULL.
 
-Types follow SQL's store assignment: what Spark would let an INSERT store, with overflow as an error and never as a wrapped number.
-The checks are part of the expressions, so a bad row stops the one job that computes the rows; nothing has been changed by then.
+Types follow SQL's store assignment: what Spark would let an INSERT store, with overflow as an error at any depth and never as a
+wrapped number. The checks are part of the expressions (`fitting.py`), so a bad row stops the one job that computes the rows;
+nothing has been changed by then. A Python time without a zone means the session's time zone, as in any Spark session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater.engine.identity import canonical_sql
-from headwater.engine.worker import Frame, Worker, arrow_schema, data_type
+from headwater.engine.identity import has_variant
+from headwater.engine.worker import Frame, Worker, arrow_schema
 from headwater.errors import ConstraintError
 from headwater.model.schema import Field
-from headwater.model.sql import quoted, sql_string
+from headwater.model.sql import quoted
 from headwater.model.tables import Table
+from headwater.source.fitting import fitted_sql, unknown_column
 
-MARK = "[HW301]"
+_BAD_VALUE = (pa.ArrowException, OverflowError, ValueError, TypeError, ArithmeticError)
+_SIGNED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,130 +44,147 @@ class Incoming:
     count: int | None
 
 
-def incoming(
-    worker: Worker, rows: Any, table: Table, *, extra: Sequence[Field] = (), local_rows: int, spill: Callable[[], str]
-) -> Incoming:  # noqa: E501
-    """Return `rows` (DataFrame, Arrow, pandas, or dicts) as a frame. `extra` are columns besides the table's (an action)."""
-    if isinstance(rows, Frame):
-        return Incoming(worker.adopted(rows), None)
-    fields = (*table.schema.visible, *extra)
-    if isinstance(rows, Mapping):
-        rows = [rows]
-    if isinstance(rows, pd.DataFrame):
-        rows = pa.Table.from_pandas(rows, preserve_index=False)
-    if isinstance(rows, pa.RecordBatch):
-        rows = pa.Table.from_batches([rows])
-    if isinstance(rows, pa.Table):
-        return Incoming(_arrow_frame(worker, rows, local_rows, spill), rows.num_rows)
-    if isinstance(rows, Sequence) and all(isinstance(r, Mapping) for r in rows):
-        arrow = _from_dicts(rows, fields, table)
-        return Incoming(_arrow_frame(worker, arrow, local_rows, spill), arrow.num_rows)
-    raise ConstraintError(
-        f'rows for table "{table.name}" have the type {type(rows).__name__}',
-        hint="Give a Spark DataFrame, a pyarrow.Table, a pandas.DataFrame, or a list of dicts.",
-    )
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """How rows get in: at most `local_rows` as a local relation, more through a file that `spill` names."""
 
+    worker: Worker
+    local_rows: int
+    spill: Callable[[], Path]
 
-def _arrow_frame(worker: Worker, table: pa.Table, local_rows: int, spill: Callable[[], str]) -> Frame:
-    """Few rows become a local relation; many go through a file, so that executors read them and not the driver."""
-    if len(set(table.column_names)) != len(table.column_names):
-        raise ConstraintError("the rows name a column twice")
-    if table.num_rows <= local_rows:
-        if table.num_rows == 0:
-            return worker.session.createDataFrame(table.slice(0, 0))
-        return worker.session.createDataFrame(table)
-    path = spill()
-    pq.write_table(table, path, coerce_timestamps="us")
-    return worker.session.read.parquet(path)
+    def incoming(self, rows: Any, table: Table, extra: Sequence[Field] = ()) -> Incoming:
+        """Return `rows` (DataFrame, Arrow, pandas, or dicts) as a frame. `extra` are columns besides the table's (an action)."""
+        if isinstance(rows, Frame):
+            return Incoming(self.worker.adopted(rows), None)
+        fields = {f.name.casefold(): f for f in (*table.schema.visible, *extra)}
+        if isinstance(rows, Mapping):
+            rows = [rows]
+        if isinstance(rows, pd.DataFrame):
+            return self._given(_from_pandas(rows, fields, table), table)
+        if isinstance(rows, pa.RecordBatch):
+            rows = pa.Table.from_batches([rows])
+        if isinstance(rows, pa.Table):
+            return self._given(rows, table)
+        if isinstance(rows, Sequence) and all(isinstance(r, Mapping) for r in rows):
+            return self._given(_from_dicts(rows, fields, table), table)
+        raise ConstraintError(
+            f'rows for table "{table.name}" have the type {type(rows).__name__}',
+            hint="Give a Spark DataFrame, a pyarrow.Table, a pandas.DataFrame, or a list of dicts.",
+        )
 
-
-def _from_dicts(rows: Sequence[Mapping[str, Any]], fields: Sequence[Field], table: Table) -> pa.Table:
-    by_name = {f.name.casefold(): f for f in fields}
-    names: dict[str, None] = {}
-    for row in rows:
-        names.update(dict.fromkeys(row))
-    unknown = [n for n in names if n.casefold() not in by_name]
-    if unknown:
-        raise unknown_column(unknown[0], table)
-    used = [by_name[n.casefold()] for n in names]
-    arrays = []
-    for name, field in zip(names, used, strict=True):
-        kind = arrow_schema([field]).field(0).type
+    def _given(self, rows: pa.Table, table: Table) -> Incoming:
+        """Few rows become a local relation; many go through a file, so that executors read them and not the driver."""
+        if len({n.casefold() for n in rows.column_names}) != len(rows.column_names):
+            raise ConstraintError("the rows name a column twice")
         try:
-            arrays.append(pa.array([r.get(name) for r in rows], kind))
-        except (
-            pa.ArrowInvalid,
-            pa.ArrowTypeError,
-            pa.ArrowNotImplementedError,
-            OverflowError,
-            ValueError,
-            TypeError,
-        ) as error:
+            rows = rows.cast(pa.schema([f.with_type(_SIGNED.get(f.type, f.type)) for f in rows.schema]))
+            if rows.num_rows <= self.local_rows:
+                frame = self.worker.local(rows)
+            else:
+                path = self.spill()
+                pq.write_table(rows, path, coerce_timestamps="us", allow_truncated_timestamps=True)
+                frame = self.worker.session.read.parquet(str(path))
+        except _BAD_VALUE as error:
             raise ConstraintError(
-                f'a value of column "{field.name}" of table "{table.name}" is not of type {field.type}',
-                detail=str(error),
-                hint="Convert the value first; nothing was changed.",
+                f'the rows for table "{table.name}" cannot be read', detail=str(error), hint="Nothing was changed."
             ) from error
-    schema = pa.schema([(f.name, a.type) for f, a in zip(used, arrays, strict=True)])
+        return Incoming(self._parsed(frame, table), rows.num_rows)
+
+    def _parsed(self, frame: Frame, table: Table) -> Frame:
+        """Turn JSON text into VARIANT: Arrow has no such type, so Python values travel as text."""
+        variants = {f.name.casefold() for f in table.schema.visible if f.type == "VARIANT"}
+        texts = {name for name, kind in frame.dtypes if kind == "string" and name.casefold() in variants}
+        if not texts:
+            return frame
+        items = ", ".join(f"parse_json({quoted(c)}) AS {quoted(c)}" if c in texts else quoted(c) for c in frame.columns)
+        return self.worker.sql(f"SELECT {items} FROM {self.worker.view(frame)}")
+
+
+def _from_dicts(rows: Sequence[Mapping[str, Any]], fields: Mapping[str, Field], table: Table) -> pa.Table:
+    names = dict.fromkeys(name for row in rows for name in row)
+    for name in names:
+        if str(name).casefold() not in fields:
+            raise unknown_column(str(name), table)
     if not names:
-        return pa.table({f.name: pa.nulls(len(rows)) for f in fields[:1]})
-    return pa.Table.from_arrays(arrays, schema=schema)
+        return pa.table({f.name: pa.nulls(len(rows)) for f in list(fields.values())[:1]})
+    arrays = [_typed([r.get(name) for r in rows], fields[str(name).casefold()], table) for name in names]
+    return pa.Table.from_arrays(arrays, names=[fields[str(n).casefold()].name for n in names])
 
 
-def unknown_column(name: str, table: Table) -> ConstraintError:
-    from difflib import get_close_matches
-
-    known = [f.name for f in table.schema.visible]
-    near = get_close_matches(name, known, n=2, cutoff=0.5)
-    hint = (
-        f"Did you mean {' or '.join(chr(34) + n + chr(34) for n in near)}?" if near else f"It has {', '.join(known)}."
-    )
-    return ConstraintError(f'table "{table.name}" has no column "{name}"', hint=hint)
-
-
-def fitted_sql(worker: Worker, value: str, source_type: Any, field: Field, table: Table) -> str:
-    """Return an expression that stores `value` in `field`, or fails with a clear message."""
-    target = data_type(field.type)
-    if source_type.simpleString() == "void":
-        made = f"CAST(NULL AS {field.type})"
-    elif source_type == target:
-        made = value
-    else:
-        if not worker.can_assign(source_type, target):
-            raise ConstraintError(
-                f'column "{field.name}" of table "{table.name}" is of type {field.type}, '
-                f"the value is of type {source_type.simpleString().upper()}",
-                hint="Write an explicit CAST if the conversion is meant.",
-            )
-        text = f'{MARK} a value does not fit column "{field.name}" of type {field.type}: '
-        made = (
-            f"CASE WHEN {value} IS NOT NULL AND try_cast({value} AS {_cast_type(field.type)}) IS NULL "
-            f"THEN CAST(raise_error(concat({sql_string(text)}, CAST({value} AS STRING))) AS {_cast_type(field.type)}) "
-            f"ELSE try_cast({value} AS {_cast_type(field.type)}) END"
-        )
-    made = canonical_sql(f"({made})", field.type)
-    limit = _length(field.type)
-    if limit is not None:
-        text = f'{MARK} a value is longer than column "{field.name}" of type {field.type} allows: '
-        made = (
-            f"CASE WHEN char_length({made}) > {limit} THEN CAST(raise_error(concat({sql_string(text)}, {made})) AS STRING) "
-            f"ELSE {f'rpad({made}, {limit}, chr(32))' if field.type.startswith('CHAR(') else made} END"
-        )
-    if not field.nullable:
-        text = f'{MARK} column "{field.name}" must not be NULL'
-        made = f"coalesce({made}, CAST(raise_error({sql_string(text)}) AS {_cast_type(field.type)}))"
-    return made
+def _from_pandas(frame: pd.DataFrame, fields: Mapping[str, Field], table: Table) -> pa.Table:
+    """Columns of Python objects are read as what the table wants, all others as what they are; missing values are NULL."""
+    names = [str(c) for c in frame.columns]
+    arrays = []
+    for position, name in enumerate(names):
+        series = frame.iloc[:, position]
+        field = fields.get(name.casefold())
+        if field is not None and (series.dtype == object or field.type == "VARIANT"):
+            values = [None if _is_missing(v) else v for v in series]
+            arrays.append(_typed(values, field, table))
+        else:
+            try:
+                made = pa.array(series, from_pandas=True)
+            except _BAD_VALUE as error:
+                raise ConstraintError(f'column "{name}" cannot be read', detail=str(error)) from error
+            arrays.append(made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made)
+    return pa.Table.from_arrays(arrays, names=names)
 
 
-def _length(ddl: str) -> int | None:
-    for prefix in ("VARCHAR(", "CHAR("):
-        if ddl.startswith(prefix):
-            return int(ddl[len(prefix) : -1])
-    return None
+def _is_missing(value: Any) -> bool:
+    return value is None or value is pd.NaT or value is pd.NA or (isinstance(value, float) and value != value)
 
 
-def _cast_type(ddl: str) -> str:
-    return "STRING" if _length(ddl) is not None else ddl
+def _typed(values: list[Any], field: Field, table: Table) -> pa.Array:
+    """Return Python values as an Arrow array of the column's type."""
+    try:
+        if field.type == "VARIANT":
+            texts = [None if v is None else json.dumps(v, allow_nan=False) for v in values]
+            return pa.array(texts, pa.string())
+        if has_variant(field.type):
+            raise TypeError("a VARIANT inside another type cannot be given as a Python value")
+        kind = arrow_schema([field]).field(0).type
+        if pa.types.is_decimal(kind):
+            values = [_decimal(v, kind.scale) if isinstance(v, float) else v for v in values]
+        zoned = {v.tzinfo is not None for v in _times(values)}
+        if len(zoned) == 2:
+            raise TypeError("some times have a time zone and some have none")
+        return pa.array(values, _without_zone(kind) if zoned == {False} else kind)
+    except _BAD_VALUE as error:
+        raise ConstraintError(
+            f'a value of column "{field.name}" of table "{table.name}" is not of type {field.type}',
+            detail=str(error),
+            hint="Convert the value first; nothing was changed.",
+        ) from error
+
+
+def _decimal(value: float, scale: int) -> Decimal:
+    """Return a float as Spark would store it: rounded half up."""
+    exact = Decimal(repr(value))
+    return exact.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_HALF_UP) if exact.is_finite() else exact
+
+
+def _times(value: Any) -> Iterable[datetime]:
+    """Return the times in a value, at any depth."""
+    if isinstance(value, datetime):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.items():
+            yield from _times(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _times(inner)
+
+
+def _without_zone(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp(kind.unit)
+    if pa.types.is_list(kind):
+        return pa.list_(_without_zone(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_without_zone(kind.key_type), _without_zone(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(_without_zone(f.type)) for f in kind])
+    return kind
 
 
 def fitted(worker: Worker, rows: Incoming, table: Table, *, passed: Sequence[str] = ()) -> Frame:
@@ -165,20 +194,18 @@ def fitted(worker: Worker, rows: Incoming, table: Table, *, passed: Sequence[str
     for folded, name in names.items():
         if folded not in known:
             raise unknown_column(name, table)
+    if len(names) != len(rows.frame.columns):
+        raise ConstraintError("the rows name a column twice")
     types = {f.name.casefold(): f.dataType for f in rows.frame.schema.fields}
-    view = worker.view(rows.frame)
     items = []
     for field in table.schema.visible:
         folded = field.name.casefold()
-        if folded in names:
-            text = fitted_sql(worker, quoted(names[folded]), types[folded], field, table)
-        elif field.nullable:
-            text = f"CAST(NULL AS {_cast_type(field.type)})"
-        else:
+        if folded not in names and not field.nullable:
             raise ConstraintError(
                 f'column "{field.name}" of table "{table.name}" must not be NULL',
                 detail="The rows do not have this column.",
             )
-        items.append(f"{text} AS {quoted(field.name)}")
+        value = quoted(names[folded]) if folded in names else "NULL"
+        items.append(f"{fitted_sql(worker, value, types.get(folded), field, table)} AS {quoted(field.name)}")
     items += [quoted(names[p.casefold()]) for p in passed]
-    return worker.sql(f"SELECT {', '.join(items)} FROM {view}")
+    return worker.sql(f"SELECT {', '.join(items)} FROM {worker.view(rows.frame)}")

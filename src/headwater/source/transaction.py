@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from headwater.catalog import Snapshot
+from headwater.catalog import CommitUnknownError, Manifest, Snapshot
 from headwater.engine.worker import Worker
-from headwater.errors import WrongKindError
+from headwater.errors import HeadwaterError, WrongKindError
 from headwater.model.commit import Change, Commit
-from headwater.model.sql import quoted
 from headwater.model.tables import Table, TableKind
 from headwater.store.ground import Ground
-from headwater.store.reading import Source, net_sql
-from headwater.store.rows import ACTION, WEIGHT, Rows
+from headwater.store.netting import net_changes_sql
+from headwater.store.reading import Source
+from headwater.store.rows import Rows
 
 
 @dataclass
@@ -41,6 +41,8 @@ class Transaction:
         """Take checked change rows into the transaction."""
         if rows.count:
             self.pending.setdefault(table.id, []).append(rows)
+        else:
+            self.ground.writer.discard(rows)
         if next_row_id is not None:
             self.next_row_id[table.id] = next_row_id
 
@@ -49,13 +51,13 @@ class Transaction:
         return not self.pending.get(table.id) and table.base_version >= self.snapshot.changed.get(table.id, 0)
 
     def commit(self, worker: Worker) -> int | None:
-        """Make all changes one version; return it, or None if there are none."""
+        """Make all changes one version; return it, or None if there are none. If it fails, `discard` removes what was written."""
         changes: list[Change] = []
         write_ids: list[str] = []
         unmoved: dict[str, int] = {}
-        for table_id, waiting in self.pending.items():
+        for table_id in self.pending:
             table = self.table(table_id)
-            rows = waiting[0] if len(waiting) == 1 else self._summed(worker, table, waiting)
+            rows = self._one_batch(worker, table)
             if rows.count == 0:
                 continue
             batch, ids = self.ground.writer.batch(rows, table, next_row_id=self.next_row_id.get(table_id))
@@ -63,25 +65,31 @@ class Transaction:
             write_ids += ids
             unmoved[table_id] = table.moved
         if not changes:
+            self.discard()
             return None
-        return self.ground.catalog.commit(Commit(tuple(changes), unmoved=unmoved, write_ids=tuple(write_ids)))
+        try:
+            return self.ground.catalog.commit(Commit(tuple(changes), unmoved=unmoved, write_ids=tuple(write_ids)))
+        except BaseException as error:
+            if not isinstance(error, HeadwaterError) or isinstance(error, CommitUnknownError):
+                # It may have been committed, so the files must stay. If it was not, vacuum finds them under their open writes.
+                self.pending.clear()
+            raise
 
-    def _summed(self, worker: Worker, table: Table, waiting: list[Rows]) -> Rows:
-        source = Source(
-            table, replace(self.ground.catalog.manifest(table.id, self.snapshot.version), batches=()), tuple(waiting)
-        )
-        fields = table.schema.fields
-        changes = self.ground.reader.changes(worker, source, 0, 0, fields)
-        net = net_sql(worker.view(changes.frame), fields)
-        names = "".join(quoted(f.name) + ", " for f in fields)
-        text = (
-            f"SELECT {names}CASE WHEN {WEIGHT} > 0 THEN 'I' ELSE 'D' END AS {ACTION} FROM ({net}) "
-            f"LATERAL VIEW explode(sequence(1, abs({WEIGHT}))) AS __copy"
-        )
-        rows = self.ground.writer.materialised(worker, worker.sql(text), table, changes.count)
-        for old in waiting:
-            self.ground.writer.discard(old)
-        return rows
+    def _one_batch(self, worker: Worker, table: Table) -> Rows:
+        """Bring the waiting rows of a table into the form of one batch, and let them wait in that form."""
+        waiting = self.pending[table.id]
+        writer = self.ground.writer
+        rows = waiting[0]
+        if len(waiting) > 1:
+            source = Source(table, Manifest((), (), {}), tuple(waiting))
+            changes = self.ground.reader.changes(worker, source, 0, 0, table.schema.fields)
+            text = net_changes_sql(worker.view(changes.frame), table.schema.fields)
+            rows = writer.materialised(worker, worker.sql(text), table, changes.count)
+            self.pending[table.id] = [rows]
+            for old in waiting:
+                writer.discard(old)
+        self.pending[table.id] = [writer.stored(rows, table)]
+        return self.pending[table.id][0]
 
     def discard(self) -> None:
         """Remove what was written for a transaction that will not be committed."""

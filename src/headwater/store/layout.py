@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headwater.errors import MissingFileError
@@ -35,6 +36,10 @@ class Layout:
     def directory(self, table_id: str, role: FileRole, write_id: str) -> str:
         """Return the directory of a write, relative to the location."""
         return f"data/{table_id}/{role.value}/{write_id}"
+
+    def scratch(self, write_id: str) -> str:
+        """Return the directory for rows on their way in, relative to the location: executors read them, no table ever holds them."""
+        return f"data/scratch/{write_id}"
 
     def base(self, table_id: str) -> Path:
         """Return the folder that outside readers open as a Delta table."""
@@ -124,15 +129,12 @@ def footer_statistics(metadata: pq.FileMetaData) -> dict[str, list[Any]]:
             if name not in schema.names or name in unknown or not _has_order(schema.field(name).type):
                 continue
             stats = chunk.statistics
-            if stats is None or not stats.has_null_count:
+            extremes = _extremes(stats, row_group.num_rows)
+            if extremes is None:
                 unknown.add(name)
                 result.pop(name, None)
                 continue
-            low, high = (stats.min, stats.max) if stats.has_min_max else (None, None)
-            if (low is None and stats.null_count != row_group.num_rows) or _too_long(high) or _too_long(low):
-                unknown.add(name)
-                result.pop(name, None)
-                continue
+            low, high = extremes
             if name in result:
                 old = result[name]
                 low = old[0] if low is None else low if old[0] is None else min(low, _decoded(old[0]))
@@ -142,6 +144,19 @@ def footer_statistics(metadata: pq.FileMetaData) -> dict[str, list[Any]]:
                 nulls = stats.null_count
             result[name] = [_encoded(low), _encoded(high), nulls]
     return result
+
+
+def _extremes(stats: pq.Statistics | None, rows: int) -> Bound | None:
+    """Return the smallest and largest value of a column chunk, both None if it holds NULLs only; None if they are not known."""
+    if stats is None or not stats.has_null_count:
+        return None
+    if not stats.has_min_max:
+        return (None, None) if stats.null_count == rows else None
+    try:
+        low, high = stats.min, stats.max
+    except (OverflowError, ValueError):  # a date or time outside Python's calendar
+        return None
+    return None if low is None or _too_long(low) or _too_long(high) else (low, high)
 
 
 def _has_order(kind: pa.DataType) -> bool:
@@ -208,8 +223,6 @@ def _may_match(stats: Mapping[str, tuple[Any, Any, int]], bounds: Mapping[str, B
 
 def column_bounds(table: pa.Table, columns: Sequence[str]) -> dict[str, Bound]:
     """Return the smallest and largest value of each column that has an order and no NULL; none for an empty table."""
-    import pyarrow.compute as pc
-
     result: dict[str, Bound] = {}
     if table.num_rows == 0:
         return result
@@ -217,7 +230,10 @@ def column_bounds(table: pa.Table, columns: Sequence[str]) -> dict[str, Bound]:
         column = table.column(name)
         if not _has_order(column.type) or column.null_count:
             continue
-        extremes = pc.min_max(column).as_py()
+        try:
+            extremes = pc.min_max(column).as_py()
+        except (OverflowError, ValueError):  # a date or time outside Python's calendar
+            continue
         low, high = extremes["min"], extremes["max"]
         if not (_too_long(low) or _too_long(high)):
             result[name] = (low, high)

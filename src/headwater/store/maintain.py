@@ -2,12 +2,16 @@
 
 None of it changes what any reader sees. Folding and merging replace manifest entries by others that mean the same; forgetting waits
 for every consumer, every pin and the retention; a file goes only when no entry that any of them can see names it.
+
+Change rows may be summed only between versions that somebody stands on: the frontiers of consumers, pinned versions, the oldest
+version that is kept, and the version of the base itself, since a state is read as the base plus or minus the changes from there.
 """
 
 from __future__ import annotations
 
+import itertools
+import logging
 import os
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,28 +19,34 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater.catalog import Snapshot
+from headwater.catalog import CommitUnknownError, Manifest, Snapshot
+from headwater.engine.identity import identity_sql
 from headwater.engine.worker import Worker
-from headwater.errors import BusyError, LeaseLostError
+from headwater.errors import BusyError, HeadwaterError
 from headwater.model.commit import Commit, ReplaceBase, ReplaceBatches
 from headwater.model.sql import quoted
-from headwater.model.tables import Batch, BatchFormat, DataFile, FileRole, Table, TableKind
+from headwater.model.tables import Batch, BatchFormat, DataFile, Table, TableKind
 from headwater.store.export import export_base
 from headwater.store.ground import Ground
-from headwater.store.layout import column_bounds, files_within, write_arrow
-from headwater.store.reading import Source, net_sql
-from headwater.store.rows import ACTION, CHANGE_FIELDS, CHANGED, VERSION, WEIGHT, concatenated, encoded
+from headwater.store.layout import column_bounds, files_within
+from headwater.store.netting import net_changes_sql
+from headwater.store.reading import Source
+from headwater.store.rows import ACTION, CHANGE_ID, CHANGED, VERSION, WEIGHT, Rows, concatenated, in_utc
 
 _MERGE_ROWS = 20_000
 _MERGE_INLINE = 64
 _FOLD_ROWS = 5_000
+_SMALL_FILES = 32
+_SMALL_FILE_ROWS = 100_000
+_ONE_FILE_ROWS = 500_000
 
 Progress = Callable[[str, int, int], None]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """What a vacuum removed and rearranged."""
+    """What a vacuum removed and rearranged; of a dry run, what can be deleted already."""
 
     files_deleted: int
     bytes_deleted: int
@@ -59,40 +69,56 @@ class Maintenance:
 
     def after_change(self, table_ids: Iterable[str]) -> None:
         """Keep the tails of tables that just changed short, and export bases that changed. Never fails the change."""
-        try:
-            snapshot = self._ground.catalog.snapshot()
-            related = [t for t in snapshot.tables.values() if t.id in table_ids or t.parent_id in table_ids]
-            for table in related:
-                manifest = self._ground.catalog.manifest(table.id, snapshot.version)
-                if self._merge_candidates(manifest.batches):
-                    self._merge(snapshot, table)
-                if self._should_fold(table, manifest.batches, manifest.files):
-                    self._fold(table.id)
-                if table.kind is not TableKind.AUX and table.id in self._ground.catalog.export_pending():
-                    self._export(table.id)
-        except (BusyError, LeaseLostError):
-            return  # somebody else is at it, or will be
+        changed = set(table_ids)
+        snapshot = self._ground.catalog.snapshot()
+        for table in snapshot.tables.values():
+            if table.id not in changed and table.parent_id not in changed:
+                continue
+            try:
+                self._maintained(snapshot, table)
+            except BusyError:
+                continue  # somebody else is at it, or will be
+            except Exception as error:
+                log.warning("table not maintained table=%s error=%s", table.name, error)
 
-    def _should_fold(self, table: Table, batches: Sequence[Batch], files: Sequence[DataFile]) -> bool:
-        tail = sum(b.inserts + b.deletes for b in batches if b.last_version > table.base_version)
-        base = sum(f.rows for f in files)
-        return tail > max(_FOLD_ROWS, self._ground.settings.fold_tail_fraction * base)
+    def _maintained(self, snapshot: Snapshot, table: Table) -> None:
+        catalog = self._ground.catalog
+        manifest = catalog.manifest(table.id, snapshot.version)
+        self._merge(table, manifest)
+        if self._should_fold(table, manifest):
+            self._fold(table.id)
+        if table.kind is not TableKind.AUX and table.id in catalog.export_pending():
+            self._export(table.id)
+
+    def _should_fold(self, table: Table, manifest: Manifest) -> bool:
+        tail = sum(b.inserts + b.deletes for b in manifest.batches if b.last_version > table.base_version)
+        base = sum(f.rows for f in manifest.files)
+        fraction = self._ground.settings.fold_tail_fraction
+        return tail > max(_FOLD_ROWS, fraction * base) or len(_small_files(manifest.files)) > _SMALL_FILES
+
+    def _committed(self, commit: Commit, rows: Rows) -> None:
+        """Commit, or remove the rows that were written for it."""
+        try:
+            self._ground.catalog.commit(commit)
+        except CommitUnknownError:
+            raise  # it may have been committed: vacuum will know
+        except HeadwaterError:
+            self._ground.writer.discard(rows)
+            raise
 
     # merging ----------------------------------------------------------------------------------------------------------------
 
     def _merge_candidates(self, batches: Sequence[Batch]) -> tuple[Batch, ...]:
         """Return small batches worth merging: many inline ones, or more tail files than a reader should see."""
-        small = tuple(
-            b for b in batches if b.format is not BatchFormat.INSERT and b.inserts + b.deletes <= _MERGE_ROWS
-        )
+        small = [b for b in batches if b.format is not BatchFormat.INSERT and b.inserts + b.deletes <= _MERGE_ROWS]
         inline = [b for b in small if b.format is BatchFormat.INLINE]
         files = [b for b in small if b.format is BatchFormat.TAIL]
         if len(inline) >= _MERGE_INLINE or len(files) >= self._ground.settings.tail_max_files:
-            return small
+            return tuple(small)
         return ()
 
-    def _merge(self, snapshot: Snapshot, table: Table) -> int:
-        manifest = self._ground.catalog.manifest(table.id, snapshot.version)
+    def _merge(self, table: Table, manifest: Manifest) -> int:
+        """Put one batch in the place of many small ones; each row keeps its version."""
         chosen = self._merge_candidates(manifest.batches)
         if not chosen:
             return 0
@@ -101,44 +127,28 @@ class Maintenance:
         for batch in chosen:
             rows = inline.get(batch.id)
             if rows is None:
-                rows = concatenated([pq.read_table(p) for p in self._ground.layout.paths(manifest.batch_files[batch.id])])
-            if VERSION not in rows.column_names:
-                versions = pa.array(np.full(rows.num_rows, batch.first_version, dtype=np.int64))
-                rows = rows.append_column(VERSION, versions)
+                paths = self._ground.layout.paths(manifest.batch_files[batch.id])
+                rows = concatenated([in_utc(pq.read_table(p)) for p in paths])
+            if not batch.merged:
+                rows = _at_version(rows, batch.first_version)
             tables.append(rows)
-        merged = concatenated(tables)
-        self._replace(table, chosen, merged)
+        self._replace(table, chosen, concatenated(tables))
         return len(chosen)
 
     def _replace(self, table: Table, old: Sequence[Batch], rows: pa.Table) -> None:
         """Put `rows` (change rows with their versions) in the place of `old`."""
         inserts = int((rows.column(ACTION).to_numpy(zero_copy_only=False) == "I").sum())
-        first, last = min(b.first_version for b in old), max(b.last_version for b in old)
-        limits = self._ground.settings
-        data = encoded(rows) if rows.num_rows <= limits.inline_max_rows else b""
-        files: tuple[DataFile, ...] = ()
-        write_ids: tuple[str, ...] = ()
-        fmt = BatchFormat.INLINE
-        if not data or len(data) > limits.inline_max_bytes:
-            fmt, data = BatchFormat.TAIL, b""
-            write_id, directory = self._ground.writer.open(table.id, FileRole.TAIL)
-            files = write_arrow(self._ground.layout, rows, table.id, FileRole.TAIL, directory, write_id)
-            write_ids = (write_id,)
-        size = len(data) or sum(f.bytes for f in files)
-        batch = Batch(
-            uuid.uuid4().hex,
-            table.id,
-            fmt,
-            inserts,
-            rows.num_rows - inserts,
-            size,
+        writer = self._ground.writer
+        made = writer.stored(Rows(inserts, rows.num_rows - inserts, 0, arrow=rows), table)
+        added, write_ids = writer.batch(made, table)
+        batch = replace(
+            added.batch,
             merged=True,
-            inline=data or None,
-            first_version=first,
-            last_version=last,
+            first_version=min(b.first_version for b in old),
+            last_version=max(b.last_version for b in old),
         )
-        change = ReplaceBatches(table.id, tuple(b.id for b in old), batch, files)
-        self._ground.catalog.commit(Commit((change,), write_ids=write_ids))
+        change = ReplaceBatches(table.id, tuple(b.id for b in old), batch, added.files)
+        self._committed(Commit((change,), write_ids=write_ids), made)
 
     # folding ----------------------------------------------------------------------------------------------------------------
 
@@ -148,7 +158,7 @@ class Maintenance:
         self._export(table_id)
 
     def _fold(self, table_id: str) -> bool:
-        """Write the current state of a table as its new base. Only files that hold deleted rows are written anew."""
+        """Write the current state of a table as its new base. Only files that hold deleted rows, or are too many, are rewritten."""
         ground = self._ground
         lease = ground.catalog.acquire(f"fold:{table_id}", ground.owner, ground.settings.lease_seconds)
         if lease is None:
@@ -156,41 +166,48 @@ class Maintenance:
         with ground.catalog.keep_lease(lease, ground.settings.lease_seconds):
             snapshot = ground.catalog.snapshot()
             table = snapshot.tables.get(table_id)
-            if table is None or table.base_version >= snapshot.changed.get(table_id, 0):
+            if table is None:
                 return False
             source = ground.source(snapshot, table)
+            small = _small_files(source.manifest.files)
+            crowded = small if len(small) > _SMALL_FILES else ()
+            if table.base_version >= snapshot.changed.get(table_id, 0) and not crowded:
+                return False
             with ground.engine.worker() as worker:
-                touched = self._touched_files(worker, source, snapshot.version)
-                worker.size_for(sum(f.rows for f in touched))
-                part = replace(source, manifest=replace(source.manifest, files=touched))
+                touched = dict.fromkeys((*self._touched_files(worker, source, snapshot.version), *crowded))
+                tail = sum(b.inserts + b.deletes for b in source.batches(table.base_version, snapshot.version))
+                size = sum(f.rows for f in touched) + tail
+                worker.size_for(size)
+                part = replace(source, manifest=replace(source.manifest, files=tuple(touched)))
                 frame = ground.reader.state(worker, part, snapshot.version)
-                rows = ground.writer.inserted(worker, frame, table)
+                rows = ground.writer.inserted(worker, frame.coalesce(1) if size < _ONE_FILE_ROWS else frame, table)
             change = ReplaceBase(
                 table_id, tuple(f.id for f in touched), rows.files, snapshot.version, table.base_version
             )
-            ground.catalog.commit(Commit((change,), leases=(lease,), write_ids=rows.write_ids))
+            self._committed(Commit((change,), leases=(lease,), write_ids=rows.write_ids), rows)
         return True
 
     def _touched_files(self, worker: Worker, source: Source, version: int) -> tuple[DataFile, ...]:
         """Return the base files that may hold a row which the tail deletes."""
         table, files = source.table, source.manifest.files
-        tail = source.batches(table.base_version, version)
-        if not any(b.deletes for b in tail):
-            return tuple(f for f in files if f.rows < 100_000) if len(files) > 32 else ()
+        if not any(b.deletes for b in source.batches(table.base_version, version)):
+            return ()
         key = [f for f in table.schema.fields if f.name in table.schema.key]
         if not key:
             return files
         changes = self._ground.reader.changes(worker, source, table.base_version, version, key)
-        names = ", ".join(f"min({quoted(f.name)}) AS {quoted('a' + f.name)}, max({quoted(f.name)}) AS {quoted('b' + f.name)}" for f in key)
-        nulls = ", ".join(f"count_if({quoted(f.name)} IS NULL) AS {quoted('n' + f.name)}" for f in key)
         view = worker.view(changes.frame)
-        found = worker.to_arrow(worker.sql(f"SELECT {names}, {nulls} FROM {view} WHERE {WEIGHT} < 0"))
-        bounds = {}
-        for f in key:
-            if found.column("n" + f.name)[0].as_py() == 0:
-                both = pa.table({f.name: pa.concat_arrays([c.combine_chunks() for c in (found.column("a" + f.name), found.column("b" + f.name))])})
-                bounds.update(column_bounds(both, [f.name]))
-        return files_within(files, bounds)
+
+        def extremes(function: str) -> str:
+            items = [
+                f"if(count_if({quoted(f.name)} IS NULL) > 0, NULL, "
+                f"{function}({identity_sql(quoted(f.name), f.type)})) AS {quoted(f.name)}"
+                for f in key
+            ]
+            return f"SELECT {', '.join(items)} FROM {view} WHERE {WEIGHT} < 0"
+
+        found = worker.to_arrow(worker.sql(f"{extremes('min')} UNION ALL {extremes('max')}"))
+        return files_within(files, column_bounds(found, [f.name for f in key]))
 
     # export -----------------------------------------------------------------------------------------------------------------
 
@@ -212,61 +229,73 @@ class Maintenance:
     def vacuum(
         self, retention_hours: float | None = None, *, dry_run: bool = False, progress: Progress | None = None
     ) -> VacuumReport:
-        """Do all maintenance that is due. With `dry_run` only count what would go."""
-        ground = self._ground
-        hours = ground.settings.retention_hours if retention_hours is None else retention_hours
-        now = ground.catalog.now()
-        keep_from = ground.catalog.version_at(now - hours * 3600)
-        snapshot = ground.catalog.snapshot()
+        """Do all maintenance that is due. With `dry_run` only count what could be deleted now."""
+        catalog, settings = self._ground.catalog, self._ground.settings
+        hours = settings.retention_hours if retention_hours is None else retention_hours
+        now = catalog.now()
+        keep_from = max(catalog.version_at(now - hours * 3600), catalog.horizon())
+        before = now - settings.vacuum_grace_seconds
+        if dry_run:
+            files = catalog.unneeded_files(keep_from, before)
+            size = sum(f.bytes for f in files)
+            return VacuumReport(len(files), size, 0, 0, 0, len(catalog.expired_writes()), 0, keep_from, dry_run=True)
+        # First of all: from here on nobody can ask for a version whose change rows are about to be forgotten.
+        catalog.move_horizon(keep_from)
         merged = folded = forgotten = exported = 0
-        tables = list(snapshot.tables.values())
+        tables = list(catalog.snapshot().tables.values())
         for i, table in enumerate(tables):
             if progress is not None:
                 progress(table.name, i, len(tables))
-            if dry_run:
-                continue
             try:
-                merged += self._merge(ground.catalog.snapshot(), table)
-                manifest = ground.catalog.manifest(table.id, ground.catalog.snapshot().version)
-                if self._should_fold(table, manifest.batches, manifest.files) or (
-                    table.base_version < keep_from and snapshot.changed.get(table.id, 0) > table.base_version
-                ):
-                    folded += self._fold(table.id)
-                done = self._forget(table.id, keep_from)
-                forgotten += done[0]
-                merged += done[1]
+                merged += self._merge(table, catalog.manifest(table.id, catalog.snapshot().version))
+                folded += self._folded_if_due(table.id, keep_from)
+                gone, summed = self._forget(table.id, keep_from)
+                forgotten += gone
+                merged += summed
             except BusyError:
                 continue
-        if not dry_run:
-            for table_id in ground.catalog.export_pending():
-                live = ground.catalog.snapshot().tables.get(table_id)
-                if live is not None and live.kind is not TableKind.AUX:
-                    exported += self._export(table_id)
-        deleted, size, writes = self._delete(keep_from, now, dry_run=dry_run)
-        return VacuumReport(deleted, size, merged, forgotten, folded, writes, exported, keep_from, dry_run)
+        kinds = {t.id: t.kind for t in catalog.snapshot().tables.values()}
+        for table_id in catalog.export_pending():
+            if kinds.get(table_id, TableKind.AUX) is not TableKind.AUX:
+                exported += self._exported(table_id)
+        deleted, size = self._delete_files(keep_from, before)
+        return VacuumReport(deleted, size, merged, forgotten, folded, self._discard_writes(), exported, keep_from)
+
+    def _folded_if_due(self, table_id: str, keep_from: int) -> bool:
+        """Fold a table whose tail is long, or whose base is older than any version that is kept."""
+        snapshot = self._ground.catalog.snapshot()
+        table = snapshot.tables.get(table_id)
+        if table is None:
+            return False
+        manifest = self._ground.catalog.manifest(table_id, snapshot.version)
+        behind = table.base_version < min(keep_from, snapshot.changed.get(table_id, 0))
+        return (behind or self._should_fold(table, manifest)) and self._fold(table_id)
+
+    def _exported(self, table_id: str) -> bool:
+        try:
+            return self._export(table_id)
+        except Exception as error:
+            log.warning("table not exported table=%s error=%s", table_id, error)
+            return False
 
     def _forget(self, table_id: str, keep_from: int) -> tuple[int, int]:
         """Drop change rows that no consumer and no kept version needs; sum those between what is still needed."""
-        ground = self._ground
-        snapshot = ground.catalog.snapshot()
+        catalog = self._ground.catalog
+        snapshot = catalog.snapshot()
         table = snapshot.tables.get(table_id)
         if table is None:
             return 0, 0
         frontiers = [snapshot.streams[d].frontier for d in snapshot.dependents.get(table_id, ())]
-        consumers = [f for f in frontiers if f is not None]
-        needed = sorted({*consumers, keep_from, *ground.catalog.pinned_versions()})
-        floor = min([*needed, table.base_version])
-        batches = ground.catalog.manifest(table_id, snapshot.version).batches
-        old = [b for b in batches if b.last_version <= floor]
+        stands = {f for f in frontiers if f is not None} | {keep_from, table.base_version, *catalog.pinned_versions()}
+        points = sorted(stands)
+        batches = catalog.manifest(table_id, snapshot.version).batches
+        old = [b for b in batches if b.last_version <= points[0]]
         if old:
-            ground.catalog.commit(Commit((ReplaceBatches(table_id, tuple(b.id for b in old)),)))
+            catalog.commit(Commit((ReplaceBatches(table_id, tuple(b.id for b in old)),)))
         summed = 0
-        points = [p for p in needed if p >= floor]
-        for low, high in zip(points, points[1:], strict=False):
-            if high > keep_from:
-                break
-            between = [b for b in batches if b.first_version > low and b.last_version <= high and b not in old]
-            if len(between) > 1:
+        for low, high in itertools.pairwise(points):
+            between = [b for b in batches if b.first_version > low and b.last_version <= high]
+            if high <= keep_from and len(between) > 1:
                 summed += self._sum(table_id, between)
         return len(old), summed
 
@@ -277,52 +306,49 @@ class Maintenance:
         table = snapshot.tables[table_id]
         source = ground.source(snapshot, table)
         only = replace(source, manifest=replace(source.manifest, batches=tuple(batches)))
-        first, last = min(b.first_version for b in batches), max(b.last_version for b in batches)
+        last = max(b.last_version for b in batches)
         fields = table.schema.fields
         with ground.engine.worker() as worker:
-            changes = ground.reader.changes(worker, only, first - 1, last, fields)
+            changes = ground.reader.changes(worker, only, 0, last, fields)
             if not ground.writer.fits_in_memory(fields, changes.count):
                 return 0
-            names = "".join(quoted(f.name) + ", " for f in fields)
-            net = net_sql(worker.view(changes.frame), fields)
-            text = (
-                f"SELECT {names}CASE WHEN {WEIGHT} > 0 THEN 'I' ELSE 'D' END AS {ACTION} FROM ({net}) "
-                f"LATERAL VIEW explode(sequence(1, abs({WEIGHT}))) AS __copy"
-            )
-            rows = worker.to_arrow(worker.sql(text))
-        rows = rows.append_column(CHANGE_FIELDS[1].name, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+            rows = in_utc(worker.to_arrow(worker.sql(net_changes_sql(worker.view(changes.frame), fields))))
+        rows = rows.append_column(CHANGE_ID, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
         rows = rows.append_column(CHANGED, pa.nulls(rows.num_rows, pa.list_(pa.int64())))
-        rows = rows.append_column(VERSION, pa.array(np.full(rows.num_rows, last, dtype=np.int64)))
-        self._replace(table, batches, rows)
+        self._replace(table, batches, _at_version(rows, last))
         return len(batches)
 
-    def _delete(self, keep_from: int, now: float, *, dry_run: bool) -> tuple[int, int, int]:
-        """Delete files that nothing needs, and what abandoned writes left behind."""
-        ground = self._ground
-        before = now - ground.settings.vacuum_grace_seconds
-        files = [] if dry_run else ground.catalog.removable_files(keep_from, before)
-        count = size = 0
+    def _delete_files(self, keep_from: int, before: float) -> tuple[int, int]:
+        """Delete the files that nothing needs, then forget the entries that named them."""
+        catalog, layout = self._ground.catalog, self._ground.layout
+        files = catalog.removable_files(keep_from, before)
         for file in files:
-            path = ground.layout.location / file.path
+            path = layout.location / file.path
             path.unlink(missing_ok=True)
             _remove_empty(path.parent)
-            count += 1
-            size += file.bytes
-        if not dry_run:
-            ground.catalog.forget_files(f.id for f in files)
-            ground.catalog.forget_batches(keep_from, before)
-            for table_id in ground.catalog.forget_tables(keep_from, before):
-                ground.layout.remove_tree(f"data/{table_id}")
-            ground.catalog.forget_versions(keep_from)
-        writes = 0
-        for write in ground.catalog.expired_writes():
-            if dry_run or not ground.catalog.take_write(write.id):
-                continue
+        catalog.forget_files(f.id for f in files)
+        catalog.forget_batches(keep_from, before)
+        catalog.forget_tables(keep_from, before, lambda table_id: layout.remove_tree(f"data/{table_id}"))
+        catalog.forget_versions(keep_from)
+        return len(files), sum(f.bytes for f in files)
+
+    def _discard_writes(self) -> int:
+        """Remove what abandoned writes left behind."""
+        catalog = self._ground.catalog
+        taken = [write for write in catalog.expired_writes() if catalog.take_write(write.id)]
+        for write in taken:
             for path in write.paths:
-                ground.layout.remove_tree(path)
-            ground.catalog.discard_write(write.id)
-            writes += 1
-        return count, size, writes
+                self._ground.layout.remove_tree(path)
+            catalog.discard_write(write.id)
+        return len(taken)
+
+
+def _small_files(files: Sequence[DataFile]) -> tuple[DataFile, ...]:
+    return tuple(f for f in files if f.rows < _SMALL_FILE_ROWS)
+
+
+def _at_version(rows: pa.Table, version: int) -> pa.Table:
+    return rows.append_column(VERSION, pa.array(np.full(rows.num_rows, version, dtype=np.int64)))
 
 
 def _remove_empty(folder: os.PathLike[str]) -> None:
@@ -330,5 +356,3 @@ def _remove_empty(folder: os.PathLike[str]) -> None:
         os.rmdir(folder)
     except OSError:
         return
-
-

@@ -1,7 +1,7 @@
 """Pins: a lazy DataFrame keeps the files it will read.
 
-A frame that was handed to a user holds a pin on its version until it is garbage collected, and for `grace` seconds at least, since
-frames derived from it read the same files. Pins are renewed in the background and die with the process.
+A frame that was handed to a user holds a pin on its version until it and the frames derived from it are garbage collected, and for
+`grace` seconds at least, since a frame can also live on in a view. Pins are renewed in the background and die with the process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import weakref
 from dataclasses import dataclass, field
 
 from headwater.catalog import Catalog
-from headwater.engine.worker import Frame
+from headwater.engine.worker import Frame, own_session
 from headwater.errors import HeadwaterError
 
 
@@ -21,6 +21,9 @@ class _Pin:
     id: str
     until: float
     holders: int = 0
+
+
+_NO_PIN = _Pin("", 0.0)
 
 
 @dataclass
@@ -37,7 +40,7 @@ class Pins:
     _thread: threading.Thread | None = None
 
     def held(self, frame: Frame, version: int) -> Frame:
-        """Pin `version` for as long as `frame` lives."""
+        """Pin `version` for as long as `frame`, or any frame derived from it, lives."""
         with self._lock:
             pin = self._pins.get(version)
             if pin is None:
@@ -48,14 +51,12 @@ class Pins:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._renew, name="headwater-pins", daemon=True)
                 self._thread.start()
-        weakref.finalize(frame, self._dropped, version)
+        weakref.finalize(own_session(frame), self._dropped, pin)
         return frame
 
-    def _dropped(self, version: int) -> None:
+    def _dropped(self, pin: _Pin) -> None:
         with self._lock:
-            pin = self._pins.get(version)
-            if pin is not None:
-                pin.holders -= 1
+            pin.holders -= 1
 
     def _renew(self) -> None:
         while not self._stop.wait(self.ttl / 3):
@@ -69,11 +70,16 @@ class Pins:
         with self._lock:
             over = [v for v, p in self._pins.items() if p.holders <= 0 and p.until < now]
             ended = [self._pins.pop(v).id for v in over]
-            kept = [p.id for p in self._pins.values()]
+            kept = {p.id: v for v, p in self._pins.items()}
         for pin_id in ended:
             self.catalog.unpin(pin_id)
-        if kept:
-            self.catalog.renew_pins(kept, self.ttl)
+        lost = kept.keys() - self.catalog.renew_pins(kept, self.ttl)
+        with self._lock:
+            for (
+                pin_id
+            ) in lost:  # the process slept longer than a pin lives; the next reader of the version needs a new one
+                if self._pins.get(kept[pin_id], _NO_PIN).id == pin_id:
+                    del self._pins[kept[pin_id]]
 
     def close(self) -> None:
         """Give all pins back."""

@@ -30,11 +30,26 @@ from headwater.model.schema import Field
 from headwater.model.sql import quoted, sql_literal
 from headwater.model.tables import Batch, BatchFormat, DataFile, Table
 from headwater.store.layout import Bound, Layout, column_bounds, files_within
-from headwater.store.rows import ACTION, CHANGE_FIELDS, CHANGED, VERSION, VERSION_FIELD, WEIGHT, Rows, concatenated, decoded
+from headwater.store.netting import copies_sql
+from headwater.store.netting import net_sql as net_sql
+from headwater.store.rows import (
+    ACTION,
+    CHANGE_FIELDS,
+    CHANGED,
+    VERSION,
+    VERSION_FIELD,
+    WEIGHT,
+    Rows,
+    as_inserts,
+    concatenated,
+    decoded,
+)
 
 _BROADCAST_ROWS = 1_000_000
 _LITERAL_KEYS = 200
-_LITERAL_TYPES = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT", "STRING", "DATE", "DECIMAL", "TIMESTAMP", "TIMESTAMP_NTZ"})
+_LITERAL_TYPES = frozenset(
+    {"TINYINT", "SMALLINT", "INT", "BIGINT", "STRING", "DATE", "DECIMAL", "TIMESTAMP", "TIMESTAMP_NTZ"}
+)
 _DRIVER_TAIL_ROWS = 20_000
 _CACHED_BATCHES = 4096
 
@@ -54,16 +69,22 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Change rows as a frame with the fields asked for, `__changed_cols` and `__w` (+1 or -1); `arrow` if they are in memory too."""
+    """Change rows as a query with the fields asked for, `__changed_cols` and `__w` (+1 or -1); `arrow` if they are in memory too."""
 
-    frame: Frame
+    worker: Worker
+    sql: str
     count: int
     deletes: int
     arrow: pa.Table | None = None
 
+    @property
+    def frame(self) -> Frame:
+        """The change rows as a frame of the worker that read them."""
+        return self.worker.sql(self.sql)
+
 
 class Reader:
-    """Turns manifests into frames."""
+    """Turns manifests into queries over a worker's views. Texts nest, so that only the whole has to be analysed."""
 
     def __init__(self, catalog: Catalog, layout: Layout, local_rows: int) -> None:
         self._catalog = catalog
@@ -80,8 +101,8 @@ class Reader:
 
     def state_of_keys(
         self, worker: Worker, source: Source, version: int, fields: Sequence[Field], keys: pa.Table
-    ) -> Frame | None:
-        """Return the rows of the table at `version` that have one of these keys, or None if another way is better.
+    ) -> str | None:
+        """Return a query for the rows of the table at `version` that have one of these keys, or None if another way is better.
 
         For few keys and a short tail: the newest row of a key that the tail knows is found here, on the driver; only the other keys
         are looked for in the base, by literals that let Spark skip most of it. If none are left, no file is read.
@@ -113,10 +134,15 @@ class Reader:
             base = worker.view(worker.read_parquet(self._layout.paths(files), table.schema.fields))
             where = " AND ".join(c for c in (_bounds_sql(bounds, key), f"({condition})") if c)
             text += f" UNION ALL SELECT {columns} FROM {base} WHERE {where}"
-        return worker.sql(text)
+        return text
 
     def _newest(
-        self, source: Source, batches: Sequence[Batch], version: int, key: Sequence[Field], wanted: set[tuple[object, ...]]
+        self,
+        source: Source,
+        batches: Sequence[Batch],
+        version: int,
+        key: Sequence[Field],
+        wanted: set[tuple[object, ...]],
     ) -> tuple[pa.Table, set[tuple[object, ...]]]:
         """Return the live rows that the tail holds for the wanted keys, and the keys that it knows anything about."""
         stored = (*source.table.schema.fields, *CHANGE_FIELDS[:1])
@@ -164,17 +190,17 @@ class Reader:
         arrow: pa.Table | None = None
         if count <= self._local_rows and not any(has_variant(f.type) for f in fields):
             arrow = self._arrow(batches, source, pending, after, upto, stored)
-            frames = [worker.from_arrow(arrow, stored)]
+            relations = [worker.view(worker.from_arrow(arrow, stored))]
         else:
-            frames = self._frames(worker, source, batches, pending, after, upto, stored)
+            relations = self._relations(worker, source, batches, pending, after, upto, stored)
         plus = "'D'" if flip else "'I'"
         columns = ", ".join(quoted(f.name) for f in fields)
         comma = ", " if fields else ""
         parts = [
-            f"SELECT {columns}{comma}{CHANGED}, CASE WHEN {ACTION} = {plus} THEN 1 ELSE -1 END AS {WEIGHT} FROM {worker.view(x)}"
-            for x in frames
+            f"SELECT {columns}{comma}{CHANGED}, CASE WHEN {ACTION} = {plus} THEN 1 ELSE -1 END AS {WEIGHT} FROM {x}"
+            for x in relations
         ]
-        return Changes(worker.sql(" UNION ALL ".join(parts)), count, deletes, arrow)
+        return Changes(worker, " UNION ALL ".join(parts), count, deletes, arrow)
 
     def _arrow(
         self,
@@ -196,7 +222,7 @@ class Reader:
                 self._layout.require(files)
                 table = concatenated([pq.read_table(p) for p in self._layout.paths(files)])
                 if batch.format is BatchFormat.INSERT:
-                    table = _as_inserts(table)
+                    table = as_inserts(table)
             tables.append(_within(table, batch, after, upto))
         for rows in pending:
             tables.append(self._pending_table(rows))
@@ -213,9 +239,9 @@ class Reader:
         if rows.arrow is not None:
             return rows.arrow
         table = concatenated([pq.read_table(p) for p in self._layout.paths(rows.files)])
-        return _as_inserts(table) if rows.plain else table
+        return as_inserts(table) if rows.plain else table
 
-    def _frames(
+    def _relations(
         self,
         worker: Worker,
         source: Source,
@@ -224,18 +250,20 @@ class Reader:
         after: int,
         upto: int,
         stored: Sequence[Field],
-    ) -> list[Frame]:
-        """Return the change rows as few frames: one per kind of storage, never one per batch."""
-        frames = []
+    ) -> list[str]:
+        """Return the change rows as few relations: one per kind of storage, never one per batch."""
+        found = []
         inline = [b for b in batches if b.format is BatchFormat.INLINE]
-        in_memory = [_within(t, b, after, upto) for b, t in zip(inline, self.inline_tables(inline).values(), strict=True)]
+        in_memory = [
+            _within(t, b, after, upto) for b, t in zip(inline, self.inline_tables(inline).values(), strict=True)
+        ]
         in_memory += [r.arrow for r in pending if r.arrow is not None]
         if in_memory:
             table = concatenated(in_memory)
             for name in (f.name for f in stored):
                 if name not in table.column_names:
                     table = table.append_column(name, pa.nulls(table.num_rows))
-            frames.append(worker.from_arrow(table, stored))
+            found.append(worker.view(worker.from_arrow(table, stored)))
         whole: list[DataFile] = []
         partial: list[DataFile] = []
         plain: list[DataFile] = []
@@ -249,22 +277,20 @@ class Reader:
             (plain if rows.plain else whole).extend(rows.files)
         self._layout.require([*whole, *partial, *plain])
         if whole:
-            frames.append(worker.read_parquet(self._layout.paths(whole), stored))
+            found.append(worker.view(worker.read_parquet(self._layout.paths(whole), stored)))
         if partial:
             view = worker.view(worker.read_parquet(self._layout.paths(partial), (*stored, VERSION_FIELD)))
             names = ", ".join(quoted(f.name) for f in stored)
-            frames.append(worker.sql(f"SELECT {names} FROM {view} WHERE {VERSION} > {after} AND {VERSION} <= {upto}"))
+            found.append(f"(SELECT {names} FROM {view} WHERE {VERSION} > {after} AND {VERSION} <= {upto})")
         if plain:
             fields = [f for f in stored if f not in CHANGE_FIELDS]
             view = worker.view(worker.read_parquet(self._layout.paths(plain), fields))
             names = "".join(quoted(f.name) + ", " for f in fields)
-            frames.append(
-                worker.sql(
-                    f"SELECT {names}'I' AS {ACTION}, CAST(0 AS BIGINT) AS __change_id, "
-                    f"CAST(NULL AS ARRAY<BIGINT>) AS {CHANGED} FROM {view}"
-                )
+            found.append(
+                f"(SELECT {names}'I' AS {ACTION}, CAST(0 AS BIGINT) AS __change_id, "
+                f"CAST(NULL AS ARRAY<BIGINT>) AS {CHANGED} FROM {view})"
             )
-        return frames or [worker.empty(stored)]
+        return found or [worker.view(worker.empty(stored))]
 
     def inline_tables(self, batches: Sequence[Batch]) -> dict[str, pa.Table]:
         """Return decoded inline batches, in order; immutable, so kept."""
@@ -291,7 +317,18 @@ class Reader:
         fields: Sequence[Field] | None = None,
         bounds: Mapping[str, Bound] | None = None,
     ) -> Frame:
-        """Return the rows of the table at `version`, consolidated: stored fields `fields` (all if None).
+        """Return the rows of the table at `version`, consolidated: stored fields `fields` (all if None)."""
+        return worker.sql(self.state_sql(worker, source, version, fields, bounds))
+
+    def state_sql(
+        self,
+        worker: Worker,
+        source: Source,
+        version: int,
+        fields: Sequence[Field] | None = None,
+        bounds: Mapping[str, Bound] | None = None,
+    ) -> str:
+        """Return a query for the rows of the table at `version`, consolidated.
 
         `bounds` limits the read to rows inside them. Rows outside may be left out or not: the caller restricts exactly.
         """
@@ -315,26 +352,15 @@ class Reader:
         columns = ", ".join(quoted(f.name) for f in asked) or "1 AS __one"
         where = f" WHERE {condition}" if condition else ""
         if not batches and not (forward and source.pending):
-            return worker.sql(f"SELECT {columns} FROM {base}{where}")
+            return f"SELECT {columns} FROM {base}{where}"
         tail = self._signed(worker, source, batches, after, upto, wanted, flip=not forward)
         if tail.deletes == 0 and forward:
-            signed = worker.view(tail.frame)
-            return worker.sql(f"SELECT {columns} FROM {base}{where} UNION ALL SELECT {columns} FROM {signed}{where}")
-        net = worker.view(worker.sql(net_sql(worker.view(tail.frame), wanted)))
+            return f"SELECT {columns} FROM {base}{where} UNION ALL SELECT {columns} FROM ({tail.sql}){where}"
+        net = f"({net_sql(f'({tail.sql})', wanted)})"
+        broadcast = tail.count <= _BROADCAST_ROWS
         if key:
-            text = _keyed_sql(base, net, key, columns, where, broadcast=tail.count <= _BROADCAST_ROWS)
-        else:
-            text = _counted_sql(base, net, wanted, columns, where, broadcast=tail.count <= _BROADCAST_ROWS)
-        return worker.sql(text)
-
-
-def net_sql(view: str, fields: Sequence[Field]) -> str:
-    """Return the sum of weights per full tuple; tuples that cancel are gone."""
-    groups = ", ".join(identity_list(fields))
-    columns = "".join(
-        (quoted(f.name) if is_plain(f.type) else f"any_value({quoted(f.name)}) AS {quoted(f.name)}") + ", " for f in fields
-    )
-    return f"SELECT {columns}CAST(sum({WEIGHT}) AS INT) AS {WEIGHT} FROM {view} GROUP BY {groups} HAVING sum({WEIGHT}) <> 0"
+            return _keyed_sql(base, net, key, columns, where, broadcast=broadcast)
+        return _counted_sql(base, net, wanted, columns, where, broadcast=broadcast)
 
 
 def _keyed_sql(base: str, net: str, key: Sequence[Field], columns: str, where: str, *, broadcast: bool) -> str:
@@ -351,7 +377,8 @@ def _counted_sql(base: str, net: str, fields: Sequence[Field], columns: str, whe
     """Without a key: of the base rows equal to a tuple with weight -n, leave out n."""
     hint = "/*+ BROADCAST(d) */ " if broadcast else ""
     same = " AND ".join(
-        f"{identity_sql(f'b.{quoted(f.name)}', f.type)} <=> {identity_sql(f'd.{quoted(f.name)}', f.type)}" for f in fields
+        f"{identity_sql(f'b.{quoted(f.name)}', f.type)} <=> {identity_sql(f'd.{quoted(f.name)}', f.type)}"
+        for f in fields
     )
     tuple_ = ", ".join(identity_list(fields, "b"))
     inner = ", ".join(f"b.{quoted(f.name)}" for f in fields)
@@ -360,13 +387,13 @@ def _counted_sql(base: str, net: str, fields: Sequence[Field], columns: str, whe
         f"row_number() OVER (PARTITION BY d.{WEIGHT} IS NULL, {tuple_} ORDER BY 1) AS __i "
         f"FROM {base} b JOIN (SELECT * FROM {net} WHERE {WEIGHT} < 0) d ON {same}) WHERE __i > -__n "
         f"UNION ALL SELECT {hint}{columns} FROM {base} b LEFT ANTI JOIN (SELECT * FROM {net} WHERE {WEIGHT} < 0) d ON {same} "
-        f"UNION ALL SELECT {columns} FROM {net} LATERAL VIEW explode(sequence(1, {WEIGHT})) AS __copy WHERE {WEIGHT} > 0"
+        f"UNION ALL {copies_sql(net, columns, f' WHERE {WEIGHT} > 0')}"
     )
 
 
 def _bounds_sql(bounds: Mapping[str, Bound], fields: Sequence[Field]) -> str:
-    """Return the bounds as literals, so that Spark can skip row groups."""
-    names = {f.name for f in fields}
+    """Return the bounds as literals, so that Spark can skip row groups. A collated string has another order than its bounds."""
+    names = {f.name for f in fields if is_plain(f.type)}
     terms = []
     for column, (low, high) in bounds.items():
         a, b = sql_literal(low), sql_literal(high)
@@ -412,13 +439,6 @@ def _without_whole_batches(
         else:
             kept.append(batch)
     return tuple(f for f in files if f.path not in undone), tuple(kept)
-
-
-def _as_inserts(table: pa.Table) -> pa.Table:
-    count = table.num_rows
-    table = table.append_column(ACTION, pa.array(["I"] * count, pa.string()))
-    table = table.append_column("__change_id", pa.array(range(count), pa.int64()))
-    return table.append_column(CHANGED, pa.nulls(count, pa.list_(pa.int64())))
 
 
 def _within(table: pa.Table, batch: Batch, after: int, upto: int) -> pa.Table:

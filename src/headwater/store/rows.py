@@ -11,7 +11,6 @@ A change row is a stored row plus three columns:
 from __future__ import annotations
 
 import io
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.model.schema import Field
-from headwater.model.tables import Batch, BatchFormat, DataFile
+from headwater.model.tables import DataFile
 
 ACTION = "__action"
 CHANGE_ID = "__change_id"
@@ -59,7 +58,7 @@ def arrow_rows(table: pa.Table) -> Rows:
 
     Rows that cancel are left out. Sums of 64-bit hashes wrap around: the multiset hash is modulo 2**64 anyway.
     """
-    table = _without_cancelling(table)
+    table = _without_cancelling(in_utc(table))
     actions = table.column(ACTION).to_numpy(zero_copy_only=False)
     is_insert = actions == "I"
     hashes = table.column(HASH).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
@@ -112,14 +111,34 @@ def _comparable(value: object) -> object:
     return value
 
 
-def batch_of(rows: Rows, table_id: str, inline_max_bytes: int, inline_max_rows: int) -> Batch | None:
-    """Return an inline batch if the rows are few and small enough, else None."""
-    if rows.arrow is None or rows.count > inline_max_rows:
-        return None
-    data = encoded(rows.arrow)
-    if len(data) > inline_max_bytes:
-        return None
-    return Batch(uuid.uuid4().hex, table_id, BatchFormat.INLINE, rows.inserts, rows.deletes, len(data), inline=data)
+def in_utc(table: pa.Table) -> pa.Table:
+    """Return the table with every timestamp marked as UTC: Arrow marks them with the time zone of the session that made them."""
+    schema = pa.schema([pa.field(f.name, _utc_type(f.type), f.nullable, f.metadata) for f in table.schema])
+    return table if schema.equals(table.schema) else table.cast(schema)
+
+
+def _utc_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp(kind.unit, "UTC") if kind.tz is not None else kind
+    if pa.types.is_list(kind):
+        return pa.list_(_utc_field(kind.value_field))
+    if pa.types.is_map(kind):
+        return pa.map_(_utc_field(kind.key_field), _utc_field(kind.item_field))
+    if pa.types.is_struct(kind):
+        return pa.struct([_utc_field(f) for f in kind])
+    return kind
+
+
+def _utc_field(inner: pa.Field) -> pa.Field:
+    return inner.with_type(_utc_type(inner.type))
+
+
+def as_inserts(table: pa.Table) -> pa.Table:
+    """Return stored rows as change rows that insert them."""
+    count = table.num_rows
+    table = table.append_column(ACTION, pa.array(["I"] * count, pa.string()))
+    table = table.append_column(CHANGE_ID, pa.array(np.arange(count, dtype=np.int64)))
+    return table.append_column(CHANGED, pa.nulls(count, pa.list_(pa.int64())))
 
 
 def encoded(table: pa.Table) -> bytes:
@@ -132,6 +151,7 @@ def encoded(table: pa.Table) -> bytes:
 
 
 def decoded(data: bytes) -> pa.Table:
+    """Return the table of Arrow IPC bytes."""
     return pa.ipc.open_stream(data).read_all()
 
 

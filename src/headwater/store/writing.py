@@ -7,8 +7,12 @@ vacuum removes it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
 
 from headwater.catalog import Catalog
 from headwater.engine.identity import has_variant, row_hash_sql
@@ -18,7 +22,20 @@ from headwater.model.schema import Field
 from headwater.model.sql import quoted
 from headwater.model.tables import Batch, BatchFormat, FileRole, Table
 from headwater.store.layout import Layout, write_arrow, written_files
-from headwater.store.rows import ACTION, CHANGE_ID, CHANGED, HASH, Rows, arrow_rows, batch_of
+from headwater.store.rows import (
+    ACTION,
+    CHANGE_ID,
+    CHANGED,
+    HASH,
+    Rows,
+    arrow_rows,
+    as_inserts,
+    concatenated,
+    encoded,
+    in_utc,
+)
+
+_FETCHED_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +60,9 @@ class Writer:
     def fits_in_memory(self, fields: Sequence[Field], expected: int | None) -> bool:
         """Whether a result of `expected` rows is brought to the driver."""
         return (
-            expected is not None and expected <= self._limits.arrow_rows and not any(has_variant(f.type) for f in fields)
+            expected is not None
+            and expected <= self._limits.arrow_rows
+            and not any(has_variant(f.type) for f in fields)
         )
 
     def materialised(self, worker: Worker, frame: Frame, table: Table, expected: int | None) -> Rows:
@@ -56,7 +75,9 @@ class Writer:
             return arrow_rows(worker.to_arrow(self.selected(worker, frame, table)))
         columns = "".join(quoted(f.name) + ", " for f in fields)
         mask = _mask(frame)
-        text = f"SELECT {columns}{ACTION}, monotonically_increasing_id() AS {CHANGE_ID}, {mask} FROM {worker.view(frame)}"
+        text = (
+            f"SELECT {columns}{ACTION}, monotonically_increasing_id() AS {CHANGE_ID}, {mask} FROM {worker.view(frame)}"
+        )
         return self._to_files(worker, worker.sql(text), table, FileRole.TAIL)
 
     def selected(self, worker: Worker, frame: Frame, table: Table) -> Frame:
@@ -68,9 +89,18 @@ class Writer:
     def spilled(self, rows: Rows, table: Table) -> Rows:
         """Move rows from memory into a file of the tail."""
         assert rows.arrow is not None
-        write_id, directory = self.open(table.id, FileRole.TAIL)
-        files = write_arrow(self._layout, rows.arrow, table.id, FileRole.TAIL, directory, write_id)
+        with self.opened(table.id, FileRole.TAIL) as (write_id, directory):
+            files = write_arrow(self._layout, rows.arrow, table.id, FileRole.TAIL, directory, write_id)
         return replace(rows, arrow=None, files=files, write_ids=(write_id,))
+
+    def fetched(self, rows: Rows, table: Table) -> Rows:
+        """Take few rows that executors have written into memory, and their files away: many tiny files are slow to read."""
+        few = rows.count <= self._limits.inline_rows and self.fits_in_memory(table.schema.fields, rows.count)
+        if not rows.files or not few or sum(f.bytes for f in rows.files) > _FETCHED_BYTES:
+            return rows
+        found = concatenated([in_utc(pq.read_table(p)) for p in self._layout.paths(rows.files)])
+        self.discard(rows)
+        return replace(rows, arrow=as_inserts(found) if rows.plain else found, files=(), plain=False, write_ids=())
 
     def inserted(self, worker: Worker, frame: Frame, table: Table) -> Rows:
         """Run `frame` (stored fields only) once and keep its rows as files that can become base files."""
@@ -78,50 +108,86 @@ class Writer:
         return self._to_files(worker, worker.sql(f"SELECT {columns} FROM {worker.view(frame)}"), table, FileRole.BASE)
 
     def _to_files(self, worker: Worker, frame: Frame, table: Table, role: FileRole) -> Rows:
-        write_id, directory = self.open(table.id, role)
         action = ACTION if role is FileRole.TAIL else None
-        target = self._layout.absolute(directory)
-        totals = worker.write_parquet(frame, target, action, row_hash_sql(table.schema.visible))
-        files = written_files(self._layout, table.id, role, directory, write_id)
+        with self.opened(table.id, role) as (write_id, directory):
+            target = self._layout.absolute(directory)
+            totals = worker.write_parquet(frame, target, action, row_hash_sql(table.schema.visible))
+            files = written_files(self._layout, table.id, role, directory, write_id)
+        if not files:  # nobody will commit a write without rows
+            self._drop(write_id, directory)
         return Rows(
             totals.inserts,
             totals.deletes,
             totals.hash_change,
             files=files,
             plain=role is FileRole.BASE,
-            write_ids=(write_id,),
+            write_ids=(write_id,) if files else (),
         )
 
-    def open(self, table_id: str, role: FileRole) -> tuple[str, str]:
-        """Register a write; return its id and its directory relative to the location."""
+    @contextmanager
+    def opened(self, table_id: str, role: FileRole) -> Iterator[tuple[str, str]]:
+        """Register a write; yield its id and its directory relative to the location. A failure inside leaves nothing behind."""
         pattern = self._layout.directory(table_id, role, "{id}")
         write_id = self._catalog.open_write(self._owner, self._limits.write_seconds, (pattern,))
-        return write_id, self._layout.directory(table_id, role, write_id)
+        directory = self._layout.directory(table_id, role, write_id)
+        try:
+            yield write_id, directory
+        except BaseException:
+            self._drop(write_id, directory)
+            raise
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Yield a directory that executors can read too; it is gone afterwards."""
+        write_id = self._catalog.open_write(self._owner, self._limits.write_seconds, (self._layout.scratch("{id}"),))
+        directory = self._layout.scratch(write_id)
+        try:
+            yield self._layout.location / directory
+        finally:
+            self._drop(write_id, directory)
+
+    def _drop(self, write_id: str, directory: str) -> None:
+        self._layout.remove_tree(directory)
+        self._catalog.discard_write(write_id)
 
     def discard(self, rows: Rows) -> None:
         """Remove files that will not be committed."""
+        for directory in {f.path.rsplit("/", 1)[0] for f in rows.files}:
+            self._layout.remove_tree(directory)
         for write_id in rows.write_ids:
-            for file in rows.files:
-                self._layout.remove_tree(file.path.rsplit("/", 1)[0])
             self._catalog.discard_write(write_id)
+
+    def stored(self, rows: Rows, table: Table) -> Rows:
+        """Return rows in the form that a commit names: in the catalog if few and small, else in files."""
+        if rows.arrow is None or self._inline(rows, table) is not None:
+            return rows
+        return self.spilled(rows, table)
 
     def batch(self, rows: Rows, table: Table, *, next_row_id: int | None = None) -> tuple[AddBatch, tuple[str, ...]]:
         """Return the commit record for `rows` and the write ids it relies on.
 
         Inserted rows without change columns join the base at once; the caller has seen to it that no change waits in the tail.
         """
-        if rows.plain:
-            bytes_ = sum(f.bytes for f in rows.files)
-            batch = Batch(uuid.uuid4().hex, table.id, BatchFormat.INSERT, rows.inserts, 0, bytes_)
-            return AddBatch(batch, rows.files, rows.hash_change, next_row_id, into_base=True), rows.write_ids
-        inline = batch_of(rows, table.id, self._limits.inline_bytes, self._limits.inline_rows)
+        rows = self.stored(rows, table)
+        inline = self._inline(rows, table)
         if inline is not None:
-            return AddBatch(inline, (), rows.hash_change, next_row_id), ()
-        if rows.arrow is not None:
-            rows = self.spilled(rows, table)
+            batch = Batch(
+                uuid.uuid4().hex, table.id, BatchFormat.INLINE, rows.inserts, rows.deletes, len(inline), inline=inline
+            )
+            return AddBatch(batch, (), rows.hash_change, next_row_id), ()
+        fmt = BatchFormat.INSERT if rows.plain else BatchFormat.TAIL
         size = sum(f.bytes for f in rows.files)
-        batch = Batch(uuid.uuid4().hex, table.id, BatchFormat.TAIL, rows.inserts, rows.deletes, size)
-        return AddBatch(batch, rows.files, rows.hash_change, next_row_id), rows.write_ids
+        batch = Batch(uuid.uuid4().hex, table.id, fmt, rows.inserts, rows.deletes, size)
+        return AddBatch(batch, rows.files, rows.hash_change, next_row_id, into_base=rows.plain), rows.write_ids
+
+    def _inline(self, rows: Rows, table: Table) -> bytes | None:
+        """Return the rows as bytes for the catalog, None if they belong into a file."""
+        if rows.arrow is None or rows.count > self._limits.inline_rows:
+            return None
+        if any(has_variant(f.type) for f in table.schema.fields):
+            return None
+        data = encoded(rows.arrow)
+        return data if len(data) <= self._limits.inline_bytes else None
 
 
 def _mask(frame: Frame) -> str:

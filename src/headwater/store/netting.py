@@ -1,0 +1,35 @@
+"""Netting: signed rows summed per full tuple, and the sums as change rows.
+
+A tuple of weight n stands for n equal rows, so it becomes n rows again; what cancels is gone. Every place that turns weights into
+rows uses these texts, because they decide what "the same tuple" means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headwater.engine.identity import identity_list, is_plain
+from headwater.model.schema import Field
+from headwater.model.sql import quoted
+from headwater.store.rows import ACTION, WEIGHT
+
+
+def net_sql(view: str, fields: Sequence[Field]) -> str:
+    """Return the sum of weights per full tuple; tuples that cancel are gone."""
+    groups = ", ".join(identity_list(fields))
+    columns = "".join(
+        (quoted(f.name) if is_plain(f.type) else f"any_value({quoted(f.name)}) AS {quoted(f.name)}") + ", "
+        for f in fields
+    )
+    return f"SELECT {columns}CAST(sum({WEIGHT}) AS INT) AS {WEIGHT} FROM {view} GROUP BY {groups} HAVING sum({WEIGHT}) <> 0"
+
+
+def copies_sql(net: str, columns: str, where: str = "") -> str:
+    """Return `columns` of each tuple of `net` (a view, or a query in parentheses) as often as its weight says, of either sign."""
+    return f"SELECT {columns} FROM {net} LATERAL VIEW explode(sequence(1, abs({WEIGHT}))) AS __copy{where}"
+
+
+def net_changes_sql(view: str, fields: Sequence[Field]) -> str:
+    """Return the change rows, `fields` and `__action`, that the signed rows of `view` come to."""
+    names = "".join(quoted(f.name) + ", " for f in fields)
+    return copies_sql(f"({net_sql(view, fields)})", f"{names}CASE WHEN {WEIGHT} > 0 THEN 'I' ELSE 'D' END AS {ACTION}")

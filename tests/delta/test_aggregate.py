@@ -1,0 +1,251 @@
+"""Delta of an aggregate: old state - changes = new state, for calls with an algebra."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from random import Random
+
+import pytest
+
+from headwater.errors import EvaluationError
+from tests.support.lab import Lab
+
+SMALLEST, LARGEST = -(2**63), 2**63 - 1
+
+
+def test_having_group_that_rises_over_the_threshold_shows_all_its_rows(lab: Lab) -> None:
+    t = lab.table("g STRING, v INT", [("a", 1), ("a", 2), ("b", 9)])
+    s = lab.stream(f"SELECT g, sum(v) AS s, count(*) AS n FROM {t} GROUP BY g HAVING count(*) > 2")
+    assert s.rows() == []
+    lab.sql(f"INSERT INTO {t} VALUES ('a', 4)")
+    assert s.follow() == [("a", 7, 3)]
+    lab.sql(f"DELETE FROM {t} WHERE v = 1")
+    assert s.follow() == []
+    lab.sql(f"INSERT INTO {t} VALUES ('a', 10), ('b', 1), ('b', 1)")
+    assert s.follow() == [("a", 16, 3), ("b", 11, 3)]
+
+
+def test_global_aggregate_always_has_one_row(lab: Lab) -> None:
+    t = lab.table("v INT, m DECIMAL(12,2)")
+    s = lab.stream(f"SELECT count(*) AS n, sum(v) AS s, avg(m) AS a, max(v) AS x, bool_or(v > 1) AS b FROM {t}")
+    assert s.rows() == [(0, None, None, None, None)]
+    lab.sql(f"INSERT INTO {t} VALUES (1, 1.00), (2, 2.00)")
+    assert s.follow() == [(2, 3, Decimal("1.500000"), 2, True)]
+    lab.sql(f"UPDATE {t} SET m = 4 WHERE v = 2")
+    assert s.follow() == [(2, 3, Decimal("2.500000"), 2, True)]
+    lab.sql(f"TRUNCATE TABLE {t}")
+    assert s.follow() == [(0, None, None, None, None)]
+
+
+def test_global_aggregate_with_having_and_rescan(lab: Lab) -> None:
+    t = lab.table("v INT")
+    s = lab.stream(f"SELECT count(*) AS n FROM {t} HAVING count(*) > 1")
+    c = lab.stream(f"SELECT sort_array(collect_list(v)) AS c, percentile(v, 0.5) AS p FROM {t}")
+    assert (s.rows(), c.rows()) == ([], [((), None)])
+    lab.sql(f"INSERT INTO {t} VALUES (1), (NULL), (3)")
+    assert s.follow() == [(3,)]
+    assert c.follow() == [((1, 3), 2.0)]
+    lab.sql(f"DELETE FROM {t} WHERE v IS NOT NULL")
+    assert s.follow() == []
+    assert c.follow() == [((), None)]
+
+
+def test_sum_of_nothing_is_null_and_not_zero(lab: Lab) -> None:
+    t = lab.table("g STRING, v INT, m DECIMAL(12,2)", [("a", 5, Decimal(1)), ("a", None, None), ("b", None, None)])
+    s = lab.stream(f"SELECT g, sum(v) AS s, sum(m) AS m, avg(v) AS a, count(v) AS n, count(*) AS r FROM {t} GROUP BY g")
+    lab.sql(f"DELETE FROM {t} WHERE v = 5")
+    assert s.follow() == [("a", None, None, None, 0, 1), ("b", None, None, None, 0, 1)]
+    lab.sql(f"UPDATE {t} SET v = 0 WHERE g = 'b'")
+    assert s.follow() == [("a", None, None, None, 0, 1), ("b", 0, None, 0.0, 1, 1)]
+
+
+def test_null_group_keys_match_on_delete_and_update(lab: Lab) -> None:
+    rows = [(1, None, None, 1), (2, None, 1, 2), (3, "a", None, 3), (4, None, None, 4)]
+    t = lab.table("id BIGINT, g STRING, h INT, v INT", rows, key="id")
+    s = lab.stream(f"SELECT g, h, sum(v) AS s, max(v) AS m FROM {t} GROUP BY g, h")
+    c = lab.stream(f"SELECT g, h, sort_array(collect_list(v)) AS c FROM {t} GROUP BY g, h")
+    lab.sql(f"DELETE FROM {t} WHERE id = 4")
+    assert s.follow() == [(None, None, 1, 1), (None, 1, 2, 2), ("a", None, 3, 3)]
+    assert c.follow() == [(None, None, (1,)), (None, 1, (2,)), ("a", None, (3,))]
+    lab.sql(f"UPDATE {t} SET g = NULL, h = NULL")
+    assert s.follow() == [(None, None, 6, 3)]
+    assert c.follow() == [(None, None, (1, 2, 3))]
+    lab.sql(f"DELETE FROM {t}")
+    assert s.follow() == []
+    assert c.follow() == []
+
+
+def test_sum_of_case_retracts_what_the_old_row_gave(lab: Lab) -> None:
+    t = lab.table("id BIGINT, p STRING, v INT", [(1, "1-URGENT", 10), (2, "2-HIGH", 20), (3, "5-LOW", 40)], key="id")
+    s = lab.stream(
+        f"SELECT sum(CASE WHEN p IN ('1-URGENT', '2-HIGH') THEN v ELSE 0 END) AS high, "
+        f"sum(CASE WHEN p = '5-LOW' THEN 1 ELSE 0 END) AS low, sum(v) FILTER (WHERE p LIKE '%-H%') AS f FROM {t}"
+    )
+    lab.sql(f"UPDATE {t} SET p = '5-LOW', v = 1 WHERE id = 1")
+    assert s.follow() == [(20, 2, 20)]
+    lab.sql(f"UPDATE {t} SET p = '2-HIGH' WHERE id = 3")
+    assert s.follow() == [(60, 1, 60)]
+
+
+def test_aggregate_over_a_projected_alias(lab: Lab) -> None:
+    t = lab.table("d STRING, v INT", [("2023-05-01", 1), ("2024-01-01", 2), ("2024-06-01", 4)])
+    inner = f"SELECT EXTRACT(YEAR FROM CAST(d AS DATE)) AS y, v * 2 AS w FROM {t}"
+    s = lab.stream(f"SELECT y, sum(w) AS s, max(w) AS m, sort_array(collect_list(w)) AS c FROM ({inner}) GROUP BY y")
+    lab.sql(f"DELETE FROM {t} WHERE v = 4")
+    assert s.follow() == [(2023, 2, 2, (2,)), (2024, 4, 4, (4,))]
+    lab.sql(f"UPDATE {t} SET d = '2025-01-01' WHERE v = 1")
+    assert s.follow() == [(2024, 4, 4, (4,)), (2025, 2, 2, (2,))]
+
+
+def test_group_key_and_value_change_together(lab: Lab) -> None:
+    t = lab.table("id BIGINT, g STRING, v INT", [(1, "a", 1), (2, "a", 2), (3, "b", 4)], key="id")
+    s = lab.stream(f"SELECT g, sum(v) AS s, count(*) AS n, min(v) AS m FROM {t} GROUP BY g")
+    lab.sql(f"UPDATE {t} SET g = CASE g WHEN 'a' THEN 'b' ELSE 'a' END, v = v * 10, id = id + 100")
+    assert s.follow() == [("a", 40, 1, 40), ("b", 30, 2, 10)]
+
+
+def test_an_empty_group_disappears_and_comes_back_afresh(lab: Lab) -> None:
+    t = lab.table("g STRING, v INT, d DOUBLE", [("a", 5, 5.0), ("b", 1, 1.0)])
+    s = lab.stream(f"SELECT g, sum(v) AS s, max(v) AS m, sum(d) AS d, var_pop(d) AS p, count(DISTINCT v) AS c FROM {t} GROUP BY g")
+    lab.sql(f"DELETE FROM {t} WHERE g = 'a'")
+    assert s.follow() == [("b", 1, 1, 1.0, 0.0, 1)]
+    lab.sql(f"INSERT INTO {t} VALUES ('a', 2, 2.0)")
+    assert s.follow() == [("a", 2, 2, 2.0, 0.0, 1), ("b", 1, 1, 1.0, 0.0, 1)]
+    lab.sql(f"UPDATE {t} SET v = 3 WHERE g = 'a'")
+    lab.sql(f"DELETE FROM {t} WHERE g = 'a'")
+    lab.sql(f"INSERT INTO {t} VALUES ('a', 7, NULL)")
+    assert s.follow() == [("a", 7, 7, None, None, 1), ("b", 1, 1, 1.0, 0.0, 1)]
+
+
+def test_wide_decimals_are_summed_to_the_last_digit(lab: Lab) -> None:
+    values = [Decimal("999999999999999999.0000000001"), Decimal("-0.0000000003"), Decimal("123456789012345678.1234567891")]
+    t = lab.table("id BIGINT, m DECIMAL(38,10)", list(enumerate(values)), key="id")
+    s = lab.stream(f"SELECT sum(m) AS s, avg(m) AS a FROM {t}")
+    lab.sql(f"UPDATE {t} SET m = m + 0.0000000001BD WHERE id < 2")
+    assert s.follow()[0][0] == sum(values) + Decimal("0.0000000002")
+    lab.sql(f"DELETE FROM {t} WHERE id = 0")
+    assert s.follow()[0][0] == values[1] + values[2] + Decimal("0.0000000001")
+
+
+def test_the_smallest_bigint_comes_and_goes(lab: Lab) -> None:
+    t = lab.table("id BIGINT, n BIGINT", [(1, SMALLEST), (2, 5), (3, LARGEST)], key="id")
+    s = lab.stream(f"SELECT sum(n) AS s, min(n) AS lo, max(n) AS hi, count(DISTINCT n) AS d FROM {t}")
+    lab.sql(f"DELETE FROM {t} WHERE id = 1")
+    lab.sql(f"UPDATE {t} SET n = -1 WHERE id = 2")
+    assert s.follow() == [(LARGEST - 1, -1, LARGEST, 2)]
+    lab.sql(f"UPDATE {t} SET n = {SMALLEST} WHERE id = 2")
+    assert s.follow() == [(-1, SMALLEST, LARGEST, 2)]
+    lab.sql(f"DELETE FROM {t} WHERE id = 3")
+    assert s.follow() == [(SMALLEST, SMALLEST, SMALLEST, 1)]
+
+
+def test_a_sum_that_overflows_fails_as_the_query_does_and_recovers(lab: Lab) -> None:
+    t = lab.table("id BIGINT, n BIGINT", [(1, LARGEST)], key="id")
+    s = lab.stream(f"SELECT sum(n) AS s FROM {t}")
+    lab.sql(f"INSERT INTO {t} VALUES (2, 1)")
+    with pytest.raises(EvaluationError, match="OVERFLOW"):
+        lab.wh.refresh(s.name)
+    assert s.rows() == [(LARGEST,)]
+    lab.sql(f"DELETE FROM {t} WHERE id = 1")
+    assert s.follow() == [(1,)]
+
+
+def test_a_wide_decimal_that_passes_through_does_not_overflow_the_sum(lab: Lab) -> None:
+    t = lab.table("id BIGINT, m DECIMAL(38,10)", [(1, Decimal(1))], key="id")
+    s = lab.stream(f"SELECT sum(m) AS s FROM {t}")
+    huge = "9999999999999999999999999999BD"
+    for i in (2, 3):
+        lab.sql(f"INSERT INTO {t} VALUES ({i}, {huge})")
+    lab.sql(f"DELETE FROM {t} WHERE id IN (1, 2)")
+    assert s.follow() == [(Decimal("9999999999999999999999999999.0000000000"),)]
+    lab.sql(f"INSERT INTO {t} VALUES (4, {huge})")
+    with pytest.raises(EvaluationError):
+        lab.wh.refresh(s.name)
+    lab.sql(f"UPDATE {t} SET m = -m WHERE id = 4")
+    assert s.follow() == [(Decimal("0E-10"),)]
+
+
+@pytest.mark.parametrize("ddl", ["DECIMAL(12,2)", "DECIMAL(23,14)", "DECIMAL(5,0)", "DECIMAL(30,5)", "DECIMAL(38,38)"])
+def test_average_of_decimals_equals_sparks_to_the_last_digit(lab: Lab, ddl: str) -> None:
+    precision, scale = (int(x) for x in ddl[8:-1].split(","))
+    rng = Random(ddl)
+    digits = 10 ** (precision - 1)
+
+    def rows(count: int, first: int) -> list[tuple[int, int, Decimal]]:
+        return [(first + i, rng.randrange(7), Decimal(f"{rng.randrange(-digits, digits)}E-{scale}")) for i in range(count)]
+
+    t = lab.table(f"id BIGINT, g INT, m {ddl}", rows(40, 0), key="id")
+    s = lab.stream(f"SELECT g, avg(m) AS a, sum(m) AS s FROM {t} GROUP BY g")
+    for step in range(3):
+        lab.sql(f"DELETE FROM {t} WHERE id % 5 = {step}")
+        names = ("id", "g", "m")
+        lab.wh.insert(t, [dict(zip(names, r, strict=True)) for r in rows(7, 100 * (step + 1))])
+        assert len(s.follow()) == 7
+
+
+def test_calls_over_constants(lab: Lab) -> None:
+    t = lab.table("g STRING, v INT", [("a", 1), ("a", 2), ("b", 3)])
+    s = lab.stream(
+        f"SELECT g, count(1) AS a, count('NULL') AS b, count(NULL) AS c, count(1 + 1) AS d, sum(1) AS e, min(7) AS f, "
+        f"count_if(true) AS h, bool_and(false) AS i, avg(2) AS j, count(DISTINCT 5) AS k, max('x') AS l FROM {t} GROUP BY g"
+    )
+    lab.sql(f"DELETE FROM {t} WHERE v = 2")
+    lab.sql(f"INSERT INTO {t} VALUES ('b', 4)")
+    one = ("a", 1, 1, 0, 1, 1, 7, 1, False, 2.0, 1, "x")
+    two = ("b", 2, 2, 0, 2, 2, 7, 2, False, 2.0, 1, "x")
+    assert s.follow() == [one, two]
+
+
+@pytest.mark.parametrize("call", ["count(1 + 1)", "count('NULL')", "count(NULL)", "count_if(true)", "min(7)", "bool_or(true)", "sum(1.5)"])
+def test_one_call_over_a_constant_alone(lab: Lab, call: str) -> None:
+    t = lab.table("g STRING", [("a",), ("a",), ("b",)])
+    s = lab.stream(f"SELECT g, {call} AS c FROM {t} GROUP BY g")
+    lab.sql(f"DELETE FROM {t} WHERE g = 'b'")
+    lab.sql(f"INSERT INTO {t} VALUES ('a'), ('c')")
+    assert [row[0] for row in s.follow()] == ["a", "c"]
+
+
+def test_the_same_column_grouped_and_aggregated(lab: Lab) -> None:
+    t = lab.table("v INT", [(1,), (1,), (None,)])
+    s = lab.stream(f"SELECT v, v + 1 AS w, sum(v) AS s, count(v) AS n, max(v) AS m, count(DISTINCT v) AS d FROM {t} GROUP BY v")
+    lab.sql(f"INSERT INTO {t} VALUES (1), (NULL), (2)")
+    assert s.follow() == [(None, None, None, 0, None, 0), (1, 2, 3, 3, 1, 1), (2, 3, 2, 1, 2, 1)]
+
+
+def test_groups_of_every_odd_value(lab: Lab) -> None:
+    ddl = "d DOUBLE, f FLOAT, b BINARY, a ARRAY<INT>, s STRUCT<x: INT, y: STRING>, v INT"
+    rows = [
+        (math.nan, -0.0, b"\x00", [1, None], {"x": None, "y": "é"}, 1),
+        (math.nan, 0.0, b"\x00", [1, None], {"x": None, "y": "é"}, 2),
+        (-0.0, math.nan, b"", [], None, 3),
+        (0.0, math.nan, b"", [], None, 4),
+        (-math.inf, None, None, None, {"x": 1, "y": None}, 5),
+    ]
+    t = lab.table(ddl, rows)
+    s = lab.stream(f"SELECT d, f, b, a, s, sum(v) AS n, max(v) AS m FROM {t} GROUP BY d, f, b, a, s")
+    assert len(s.rows()) == 3
+    lab.sql(f"DELETE FROM {t} WHERE v IN (2, 3)")
+    assert sorted(row[-1] for row in s.follow()) == [1, 4, 5]
+    lab.sql(f"UPDATE {t} SET d = DOUBLE('NaN'), f = FLOAT('-0.0'), b = X'00', a = array(1, NULL), s = named_struct('x', NULL, 'y', 'é')")
+    assert [(row[-2], row[-1]) for row in s.follow()] == [(10, 5)]
+
+
+def test_an_aggregate_of_an_aggregate(lab: Lab) -> None:
+    t = lab.table("id BIGINT, g STRING, v INT", [(i, "abcd"[i % 4], i % 3) for i in range(12)], key="id")
+    inner = f"SELECT g, count(*) AS n, sum(v) AS s, max(v) AS m FROM {t} GROUP BY g"
+    s = lab.stream(f"SELECT n, sum(s) AS s, max(m) AS m, count(*) AS c, collect_list(g) AS l FROM ({inner}) GROUP BY n", free=("l",))
+    lab.sql(f"DELETE FROM {t} WHERE id IN (0, 1, 5)")
+    assert [(row[0], row[3]) for row in s.follow()] == [(1, 1), (2, 1), (3, 2)]
+    lab.sql(f"UPDATE {t} SET g = 'a'")
+    assert [row[0] for row in s.follow()] == [9]
+
+
+def test_a_state_change_that_users_cannot_see_emits_no_row(lab: Lab) -> None:
+    t = lab.table("id BIGINT, g STRING, v INT", [(1, "a", 5), (2, "a", 3)], key="id")
+    s = lab.stream(f"SELECT g, max(v) AS m FROM {t} GROUP BY g")
+    above = lab.stream(f"SELECT count(*) AS n FROM {s.name}")
+    lab.sql(f"UPDATE {t} SET v = 4 WHERE id = 2")
+    assert s.follow() == [("a", 5)]
+    assert s.changes == (0, 0)
+    assert above.wh.refresh(above.name).action.value == "NO_DATA"

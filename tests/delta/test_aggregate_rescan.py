@@ -1,0 +1,91 @@
+"""Calls without an algebra: the groups that changed are read again, and only they."""
+
+from __future__ import annotations
+
+from tests.support.lab import Lab
+
+
+def test_order_by_inside_string_agg_is_kept(lab: Lab) -> None:
+    t = lab.table("id BIGINT, g STRING, s STRING, o INT", [(1, "a", "x", 3), (2, "a", "y", 1), (3, "b", "z", 1)], key="id")
+    s = lab.stream(f"SELECT g, string_agg(s, ',') WITHIN GROUP (ORDER BY o DESC) AS l FROM {t} GROUP BY g")
+    assert s.rows() == [("a", "x,y"), ("b", "z")]
+    lab.sql(f"INSERT INTO {t} VALUES (4, 'a', 'w', 2)")
+    assert s.follow() == [("a", "x,w,y"), ("b", "z")]
+    assert s.changes == (1, 1)
+    lab.sql(f"UPDATE {t} SET o = 9 WHERE id = 2")
+    assert s.follow() == [("a", "y,x,w"), ("b", "z")]
+
+
+def test_only_changed_groups_are_read_again(lab: Lab) -> None:
+    t = lab.table("id BIGINT, g INT, v INT", [(i, i % 10, i) for i in range(40)], key="id")
+    s = lab.stream(f"SELECT g, median(v) AS m, mode(v) AS o FROM {t} GROUP BY g", free=("o",))
+    lab.sql(f"UPDATE {t} SET v = 100 WHERE id IN (3, 13)")
+    s.follow()
+    assert s.rescanned == 1
+    assert s.changes == (1, 1)
+
+
+def test_a_group_that_moves_disappears_and_appears(lab: Lab) -> None:
+    t = lab.table("id BIGINT, g STRING, v INT", [(1, "a", 1), (2, None, 2)], key="id")
+    s = lab.stream(f"SELECT g, sort_array(collect_set(v)) AS c FROM {t} GROUP BY g")
+    lab.sql(f"UPDATE {t} SET g = CASE WHEN g IS NULL THEN 'b' END")
+    assert s.follow() == [(None, (1,)), ("b", (2,))]
+    lab.sql(f"TRUNCATE TABLE {t}")
+    assert s.follow() == []
+
+
+def test_every_order_dependent_call_follows(lab: Lab) -> None:
+    rows = [(i, "abc"[i % 3], i % 4, f"n{i % 5}") for i in range(15)]
+    t = lab.table("id BIGINT, g STRING, v INT, n STRING", rows, key="id")
+    calls = {
+        "a": "collect_list(v)",
+        "b": "first(n)",
+        "c": "last(v)",
+        "d": "any_value(v)",
+        "e": "max_by(n, v)",
+        "f": "min_by(n, v)",
+        "h": "mode(v)",
+        "i": "listagg(n, '|')",
+        "j": "approx_percentile(v, 0.5)",
+        "k": "array_agg(v)",
+    }
+    items = ", ".join(f"{c} AS {n}" for n, c in calls.items())
+    s = lab.stream(f"SELECT g, count(*) AS n, {items} FROM {t} GROUP BY g", free=tuple(calls))
+    lab.sql(f"UPDATE {t} SET v = v + 1 WHERE id % 2 = 0")
+    s.follow()
+    lab.sql(f"DELETE FROM {t} WHERE id < 5")
+    assert len(s.follow()) == 3
+
+
+def test_a_rescan_over_a_filter_and_an_expression_key(lab: Lab) -> None:
+    t = lab.table("id BIGINT, g STRING, v INT", [(1, "a", 1), (2, "A", 2), (3, "b", 3), (4, "a", None)], key="id")
+    s = lab.stream(f"SELECT upper(g) AS u, sort_array(collect_list(v * 2)) AS c FROM {t} WHERE coalesce(v, 0) < 5 GROUP BY upper(g)")
+    lab.sql(f"UPDATE {t} SET v = 9 WHERE id = 2")
+    assert s.follow() == [("A", (2,)), ("B", (6,))]
+    lab.sql(f"UPDATE {t} SET g = 'B', v = 4 WHERE id IN (1, 2)")
+    assert s.follow() == [("A", ()), ("B", (6, 8, 8))]
+
+
+def test_a_group_whose_float_key_was_maintained(lab: Lab) -> None:
+    """The inner sum is maintained, the outer group is read again: both must mean the same number by it."""
+    t = lab.table("id BIGINT, k STRING, d DOUBLE", [(1, "a", 0.1), (2, "a", 0.7), (3, "b", 0.5)], key="id")
+    inner = f"SELECT k, sum(d) AS s FROM {t} GROUP BY k"
+    s = lab.stream(f"SELECT round(s, 6) AS r, collect_list(k) AS c FROM ({inner}) GROUP BY round(s, 6)", free=("c",))
+    raw = lab.stream(f"SELECT count(*) AS n, sort_array(collect_list(k)) AS c FROM (SELECT s, collect_list(k) AS k FROM ({inner}) GROUP BY s)")
+    for step in range(6):
+        lab.sql(f"INSERT INTO {t} VALUES ({10 + step}, 'a', 0.{step + 1}D), ({20 + step}, 'b', 0.3D)")
+        lab.sql(f"DELETE FROM {t} WHERE id IN ({1 if step == 1 else 9 + step}, {18 + step})")
+        assert len(s.follow()) == 2
+        assert raw.follow()[0][0] == 2
+
+
+def test_a_rescanned_call_beside_algebraic_ones_and_extremes(lab: Lab) -> None:
+    t = lab.table("id BIGINT, g STRING, v INT, d DOUBLE", [(i, "ab"[i % 2], i, i / 4) for i in range(10)], key="id")
+    s = lab.stream(
+        f"SELECT g, count(*) AS n, sum(v) AS s, min(v) AS lo, avg(d) AS a, count(DISTINCT v) AS c, percentile(v, 0.9) AS p "
+        f"FROM {t} GROUP BY g HAVING count(*) > 2"
+    )
+    lab.sql(f"DELETE FROM {t} WHERE id IN (0, 2, 4)")
+    assert [row[0] for row in s.follow()] == ["b"]
+    lab.sql(f"UPDATE {t} SET g = 'a', v = 0 WHERE id = 1")
+    assert [row[:4] for row in s.follow()] == [("a", 3, 14, 0), ("b", 4, 24, 3)]

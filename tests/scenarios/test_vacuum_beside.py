@@ -1,0 +1,120 @@
+"""Vacuum while another process is in the middle of a refresh: what the refresh relies on stays, or the refresh is refused.
+
+The dangerous moment is between the version that a refresh reads and its commit: its new frontier is not in the catalog yet, so
+vacuum could take the changes after it for unneeded, or sum them with changes before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import headwater as hw
+from headwater.errors import BusyError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {"retention_hours": 0, "vacuum_grace_seconds": 0}
+QUERY = "SELECT k, count(*) AS n, sum(v) AS total FROM t GROUP BY k"
+
+
+def _before_commit(wh: Any, number: int, act: Callable[[], None]) -> None:
+    """Let `act` happen before the commit with this number that `wh` makes."""
+    commit = wh._catalog.commit
+    calls = 0
+
+    def wrapped(given: Any) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            act()
+        return int(commit(given))
+
+    wh._catalog.commit = wrapped
+
+
+def _insert(wh: Any, first: int, count: int = 3) -> None:
+    wh.insert("t", [{"id": i, "k": i % 2, "v": i} for i in range(first, first + count)])
+
+
+@pytest.fixture
+def pair(spark: SparkSession, tmp_path: Path) -> tuple[Any, Any]:
+    """Two users of one warehouse."""
+    one = hw.connect(tmp_path / "w", spark=spark, settings=SETTINGS)
+    one.create_table("t", "id BIGINT, k BIGINT, v BIGINT", primary_key="id")
+    _insert(one, 0)
+    return one, hw.connect(tmp_path / "w", spark=spark, settings=SETTINGS)
+
+
+def _finish(one: Any, other: Any, work: Callable[[], object]) -> None:
+    """Run `work`; refused as busy it is run again. Then the stream table must be right."""
+    try:
+        work()
+    except BusyError:
+        work()
+    one.refresh("s")
+    result = one.verify("s")
+    assert result.equal, result
+    total = one.sql("SELECT sum(n) AS n FROM s").collect()[0]["n"]
+    assert total == one.table("t").count()
+    one.close()
+    other.close()
+
+
+def test_changes_after_a_first_refresh_in_flight(pair: tuple[Any, Any]) -> None:
+    one, other = pair
+
+    def meanwhile() -> None:
+        _insert(other, 100)
+        _insert(other, 200)
+        other.compact("t")
+        other.vacuum()
+
+    _before_commit(one, 2, meanwhile)  # the first commit defines the stream table, the second populates it
+    _finish(one, other, lambda: one.create_stream_table("s", QUERY))
+
+
+def test_changes_around_a_differential_refresh_in_flight(pair: tuple[Any, Any]) -> None:
+    one, other = pair
+    one.create_stream_table("s", QUERY)
+    _insert(one, 100)
+    _insert(one, 200)
+
+    def meanwhile() -> None:
+        _insert(other, 300)
+        _insert(other, 400)
+        other.vacuum()
+
+    _before_commit(one, 1, meanwhile)
+    _finish(one, other, lambda: one.refresh("s"))
+
+
+def test_vacuum_with_a_longer_retention_than_before(pair: tuple[Any, Any]) -> None:
+    one, other = pair
+    one.vacuum(retention_hours=0)
+    _insert(one, 100)
+    report = other.vacuum(retention_hours=24)
+    assert report.oldest_version > 0
+    assert one.table("t").count() == 6
+    one.close()
+    other.close()
+
+
+def test_a_vacuum_overtaken_by_another(pair: tuple[Any, Any]) -> None:
+    one, other = pair
+    moved = one._catalog.removable_files
+
+    def overtaken(keep_from: int, before: float) -> Any:
+        _insert(other, 100)
+        other.vacuum()
+        return moved(keep_from, before)
+
+    one._catalog.removable_files = overtaken
+    one.vacuum()
+    assert one.table("t").count() == 6
+    one.close()
+    other.close()

@@ -1,0 +1,110 @@
+"""A bench for rules: a table, a stream table over it, changes, and the question whether it followed them."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from headwater.model.tables import RefreshAction
+from headwater.refresh.cycle import RefreshReport
+from headwater.warehouse import Warehouse
+from tests.support.model import plain
+from tests.support.oracle import differences
+from tests.support.queries import EXACT, FREE, Item
+
+_numbers = itertools.count()
+
+
+class Lab:
+    """Tables with names of their own in a shared warehouse."""
+
+    def __init__(self, wh: Warehouse) -> None:
+        self.wh = wh
+
+    def table(self, ddl: str, rows: Iterable[Sequence[Any]] = (), *, key: str | None = None) -> str:
+        """Create a table, fill it, and return its name."""
+        name = f"t{next(_numbers)}"
+        self.wh.create_table(name, ddl, key)
+        names = [re.split(r"[\s:]", part.strip())[0] for part in _parts(ddl)]
+        made = [dict(zip(names, row, strict=True)) for row in rows]
+        if made:
+            self.wh.insert(name, made)
+        return name
+
+    def stream(self, query: str, *, free: Sequence[str] = ()) -> Followed:
+        """Define a stream table. Columns in `free` have several valid values: `verify` checks them."""
+        name = f"s{next(_numbers)}"
+        self.wh.create_stream_table(name, query, refresh_mode="DIFFERENTIAL")
+        return Followed(self.wh, name, query, tuple(free))
+
+    def sql(self, text: str) -> Any:
+        return self.wh.sql(text)
+
+
+class Followed:
+    """A stream table that is checked after every refresh against its query, run anew."""
+
+    def __init__(self, wh: Warehouse, name: str, query: str, free: tuple[str, ...]) -> None:
+        self.wh = wh
+        self.name = name
+        self.query = query
+        self.free = free
+        self.report: RefreshReport | None = None
+        self._check()
+
+    @property
+    def rescanned(self) -> int:
+        assert self.report is not None
+        return self.report.rescanned_groups
+
+    @property
+    def changes(self) -> tuple[int, int]:
+        """Rows inserted and deleted by the last refresh."""
+        assert self.report is not None
+        return self.report.rows_inserted, self.report.rows_deleted
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The contents, sorted, NULL first."""
+        return sorted(_tuples(self.wh.table(self.name)), key=_order)
+
+    def follow(self) -> list[tuple[Any, ...]]:
+        """Refresh from changes, check, and return the contents."""
+        self.report = self.wh.refresh(self.name)
+        assert self.report.action is RefreshAction.DIFFERENTIAL, self.report
+        self._check()
+        return self.rows()
+
+    def verify(self) -> None:
+        result = self.wh.verify(self.name)
+        assert result.equal, result
+
+    def _check(self) -> None:
+        found = self.wh.table(self.name)
+        items = [Item(n, n, None, FREE if n in self.free else EXACT) for n in found.columns]
+        wrong = differences(_tuples(self.wh.sql(self.query)), _tuples(found), items)
+        assert not wrong, f"{self.query}\n{wrong}"
+        if self.free:
+            self.verify()
+
+
+def _parts(ddl: str) -> list[str]:
+    """Split DDL at the commas between columns."""
+    depth, made = 0, [""]
+    for char in ddl:
+        depth += (char in "<(") - (char in ">)")
+        if char == "," and depth == 0:
+            made.append("")
+        else:
+            made[-1] += char
+    return made
+
+
+def _tuples(frame: Any) -> list[tuple[Any, ...]]:
+    columns = [[plain(v) for v in column.to_pylist()] for column in frame.toArrow().columns]
+    return list(zip(*columns, strict=True)) if columns else []
+
+
+def _order(row: tuple[Any, ...]) -> list[tuple[bool, str, Any]]:
+    return [(v is not None, "" if isinstance(v, int | float) else type(v).__name__, 0 if v is None else v) for v in row]
