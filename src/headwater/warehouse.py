@@ -28,7 +28,6 @@ from headwater.errors import (
     WrongKindError,
 )
 from headwater.execute import executed
-from headwater.model.commit import Change as CommitChange
 from headwater.model.commit import Commit, CreateTable, DefineStream, DropTable, SetSchema
 from headwater.model.reports import Result, TableStatus, Validation
 from headwater.model.schema import Field
@@ -36,6 +35,7 @@ from headwater.model.tables import RefreshAction, RefreshMode, RefreshRecord, St
 from headwater.refresh.cycle import Refresher, RefreshReport, pending_sources
 from headwater.refresh.definition import Planned, planned, require_mode, require_no_cycle
 from headwater.refresh.graph import dependents_of, topological
+from headwater.refresh.streams import StreamRequest, create_stream
 from headwater.refresh.verify import Verification, verified
 from headwater.settings import FloatMode, Settings
 from headwater.source import statements as st
@@ -257,19 +257,14 @@ class Warehouse:
                 )
         plan = self._planned(snapshot, query)
         require_mode(plan, mode, name)
-        table_id = uuid.uuid4().hex
         if existing is not None:
             require_no_cycle(snapshot, existing.id, name, plan.sources)
-        changes = self._definition_changes(snapshot, plan, table_id, name, mode, schedule, query, existing)
-        self._catalog.commit(Commit(tuple(changes), generation=snapshot.generation))
-        try:
-            self._refresher.refresh(table_id)
-        except BaseException:
-            if existing is None:
-                self._catalog.commit(Commit((DropTable(table_id),)))
-            raise
+        text = query if isinstance(query, str) else plan.definition.text
+        request = StreamRequest(name, text, mode, schedule, existing)
+        table_id = create_stream(self._ground, self._refresher, snapshot, plan, request)
         self._maintenance.after_change([table_id])
-        return self._status_of(self._catalog.snapshot(), self._catalog.snapshot().tables[table_id])
+        made = self._catalog.snapshot()
+        return self._status_of(made, made.tables[table_id])
 
     def _planned(self, snapshot: Snapshot, query: Any) -> Planned:
         meaning = self._ground.engine.meaning()
@@ -281,43 +276,6 @@ class Warehouse:
         )
         with self._ground.engine.planner(meaning) as planner:
             return planned(planner, query, snapshot, mentioned, meaning, options)
-
-    def _definition_changes(
-        self,
-        snapshot: Snapshot,
-        plan: Planned,
-        table_id: str,
-        name: str,
-        mode: RefreshMode,
-        schedule: str | None,
-        query: Any,
-        existing: Table | None,
-    ) -> list[CommitChange]:
-        changes: list[CommitChange] = []
-        if existing is not None:
-            readers = dependents_of(snapshot, existing.id)
-            if readers:
-                names = ", ".join(f'"{snapshot.tables[r].name}"' for r in readers)
-                raise HasDependentsError(
-                    f'stream table "{name}" cannot be replaced because others read it',
-                    detail=f"They are {names}.",
-                    hint="Drop them first, or use DROP STREAM TABLE ... CASCADE.",
-                )
-            changes.append(DropTable(existing.id))
-        changes.append(CreateTable(Table(table_id, name, TableKind.STREAM, plan.schema, 0, 0, 0)))
-        template = plan.definition.template if mode is not RefreshMode.FULL else None
-        for stage in template.stages if template is not None else ():
-            aux = f"{name}${stage.name}"
-            changes.append(
-                CreateTable(
-                    Table(uuid.uuid4().hex, aux, TableKind.AUX, stage.table_schema, 0, 0, 0, parent_id=table_id)
-                )
-            )
-        text = query if isinstance(query, str) else plan.definition.text
-        changes.append(
-            DefineStream(table_id, text, mode, schedule, plan.definition.to_json(), tuple(plan.sources), frontier=None)
-        )
-        return changes
 
     def drop_stream_table(self, name: str, *, cascade: bool = False) -> None:
         """Drop a stream table and its state; with `cascade` also the stream tables that read it."""

@@ -68,7 +68,7 @@ PAY = step("pay", first=1, count=12, branch="east", amount=9)
 FOLD = (NORTH, step("compact", name="accounts"))
 OTHERS = [
     Point("update: in the transaction", (step("interest", branch="south", amount=3),), PUBLISH, "after"),
-    Point("small upsert: committed", (step("reset", first=1, count=1),), COMMIT, "after"),
+    Point("small upsert: committed", (step("reset", first=600, count=2),), COMMIT, "after"),
     Point("delete: files written", (step("close", modulus=7, rest=3),), COMMIT, "before"),
     Point("insert without a key: committed", (step("note", branch="north", amount=5, count=40),), COMMIT, "after"),
     Point("delete without a key: in the transaction", (step("forget", amount=5),), PUBLISH, "after"),

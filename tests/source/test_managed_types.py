@@ -159,7 +159,7 @@ def test_variant_has_the_identity_of_its_json(wh: Warehouse) -> None:
     wh.insert("v", [{"k": 1, "v": {"b": [1, 2.5], "a": None}}, {"k": 2, "v": "text"}, {"k": 3}])
     wh.sql("INSERT INTO v VALUES (4, parse_json('{\"a\": null, \"b\": [1, 2.5]}'), array(parse_json('1'), NULL))")
     wh.sql("INSERT INTO v SELECT k + 10, v, n FROM v WHERE k = 4")
-    assert wh.sql("UPDATE v SET v = parse_json('{\"a\":null,\"b\":[1,2.5]}') WHERE k IN (1, 4)").rows_affected == 0
+    assert wh.sql('UPDATE v SET v = parse_json(\'{"a":null,"b":[1,2.5]}\') WHERE k IN (1, 4)').rows_affected == 0
     assert wh.sql("UPDATE v SET v = parse_json('7') WHERE k = 2").rows_affected == 1
     check_hash(wh, "v")
     for _ in range(2):

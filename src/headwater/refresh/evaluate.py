@@ -165,7 +165,7 @@ class Evaluation:
 
     def _groups_of_changes(self, stage: StageText, names: Sequence[str]) -> pa.Table | None:
         changes = next(iter(self._changes.values())) if len(self._changes) == 1 else None
-        if changes is None or changes.arrow is None or stage.keys.fanout != 1 or self._stage_rows:
+        if changes is None or changes.arrow is None:
             return None
         if not stage.source_groups:  # no GROUP BY: the one group
             return pa.table({names[0]: pa.array([0], pa.int32())})

@@ -9,17 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headwater.engine.identity import identity_list, keys_equal_sql
+import pyarrow as pa
+
+from headwater.engine.identity import identity_list, is_plain, keys_equal_sql
 from headwater.engine.worker import Frame, Worker
 from headwater.errors import ConstraintError, EvaluationError, MissingRowError
 from headwater.model.schema import Field
-from headwater.model.sql import quoted
+from headwater.model.sql import quoted, sql_string
 from headwater.model.tables import Table
 from headwater.source.fitting import MARK
 from headwater.store.ground import Ground
 from headwater.store.layout import Bound, column_bounds, decoded_statistics, files_within
 from headwater.store.reading import Source
 from headwater.store.rows import ACTION, CHANGE_FIELDS, Rows
+
+
+_BROADCAST_ROWS = 500_000
 
 
 def rows_frame(worker: Worker, ground: Ground, rows: Rows, table: Table) -> Frame:
@@ -46,30 +51,46 @@ def check_keys(worker: Worker, ground: Ground, rows: Rows, source: Source, versi
     if any(f.hidden for f in key):
         return
     view = worker.view(rows_frame(worker, ground, rows, table))
-    names = ", ".join(quoted(f.name) for f in key)
-    same = ", ".join(identity_list(key))
-    shown = ", ".join(f"any_value({quoted(f.name)}) AS {quoted(f.name)}" for f in key)
-    if rows.count > 1:
+    if rows.count > 1 and not _has_distinct_keys(rows, key):
+        same = ", ".join(identity_list(key))
+        shown = _shown_sql([f"any_value({quoted(f.name)})" for f in key], key)
         text = f"SELECT {ACTION}, {shown} FROM {view} GROUP BY {ACTION}, {same} HAVING count(*) > 1 LIMIT 1"
-        for row in worker.rows(worker.sql(text)):
-            _raise_duplicate(row, key, table, "inserted" if row[ACTION] == "I" else "matched")
+        for action, values in worker.rows(worker.sql(text)):
+            raise _inserted_twice(table, values) if action == "I" else _changed_twice(table, values)
     if rows.inserts == 0:
         return
     bounds = rows_bounds(rows, [f.name for f in key])
     if rows.deletes == 0 and _is_surely_empty(source, bounds):
         return
-    state = ground.reader.state(worker, source, version, key, bounds)
+    names = ", ".join(quoted(f.name) for f in key)
     added = f"SELECT {names} FROM {view} WHERE {ACTION} = 'I'"
     if rows.deletes:
         gone = f"SELECT {names} FROM {view} WHERE {ACTION} = 'D'"
         added = f"SELECT {names} FROM ({added}) i LEFT ANTI JOIN ({gone}) g ON {keys_equal_sql('i', 'g', key)}"
-    hint = "/*+ BROADCAST(i) */ " if rows.count <= 500_000 else ""
-    text = (
-        f"SELECT {hint}{', '.join(f'i.{quoted(f.name)}' for f in key)} FROM {worker.view(state)} s "
-        f"JOIN ({added}) i ON {keys_equal_sql('s', 'i', key)} LIMIT 1"
-    )
-    for row in worker.rows(worker.sql(text)):
-        _raise_duplicate(row, key, table, "there already")
+    state = worker.view(ground.reader.state(worker, source, version, key, bounds))
+    hint = "/*+ BROADCAST(i) */ " if rows.count <= _BROADCAST_ROWS else ""
+    shown = _shown_sql([f"i.{quoted(f.name)}" for f in key], key)
+    text = f"SELECT {hint}{shown} FROM {state} s JOIN ({added}) i ON {keys_equal_sql('s', 'i', key)} LIMIT 1"
+    for (values,) in worker.rows(worker.sql(text)):
+        raise _there_already(table, values)
+
+
+def _has_distinct_keys(rows: Rows, key: Sequence[Field]) -> bool:
+    """Say whether rows in memory surely name no key twice; False if that is not known without Spark."""
+    if rows.arrow is None or not all(is_plain(f.type) for f in key):
+        return False
+    names = [ACTION, *(f.name for f in key)]
+    try:
+        return bool(rows.arrow.select(names).group_by(names).aggregate([]).num_rows == rows.arrow.num_rows)
+    except (pa.ArrowNotImplementedError, pa.ArrowKeyError):  # a type that Arrow cannot group by
+        return False
+
+
+def _shown_sql(values: Sequence[str], key: Sequence[Field]) -> str:
+    """Return key values as text, made by Spark: Python cannot hold every date."""
+    parts = [f"{sql_string(f.name + ' = ')}, CAST({v} AS STRING)" for f, v in zip(key, values, strict=True)]
+    between = ", ', ', "
+    return f"concat({between.join(parts)})"
 
 
 def _is_surely_empty(source: Source, bounds: Mapping[str, Bound]) -> bool:
@@ -92,18 +113,26 @@ def rows_bounds(rows: Rows, columns: Sequence[str]) -> dict[str, Bound]:
     return found
 
 
-def _raise_duplicate(row: Any, key: Sequence[Field], table: Table, how: str) -> None:
-    values = ", ".join(f"{f.name} = {row[f.name]!r}" for f in key)
-    if how == "matched":
-        raise ConstraintError(
-            f'a row of table "{table.name}" is changed more than once by one statement: {values}',
-            hint="Make the source of the statement unique; nothing was changed.",
-        )
-    detail = "Two of the rows share it." if how == "inserted" else "A row with this key exists already."
-    raise ConstraintError(
+def _inserted_twice(table: Table, values: str) -> ConstraintError:
+    return _duplicate(table, values, "Two of the rows share it.")
+
+
+def _there_already(table: Table, values: str) -> ConstraintError:
+    return _duplicate(table, values, "A row with this key exists already.")
+
+
+def _duplicate(table: Table, values: str, detail: str) -> ConstraintError:
+    return ConstraintError(
         f'duplicate key in table "{table.name}": {values}',
         detail=detail,
         hint="Use upsert or MERGE INTO to replace rows; nothing was changed.",
+    )
+
+
+def _changed_twice(table: Table, values: str) -> ConstraintError:
+    return ConstraintError(
+        f'a row of table "{table.name}" is changed more than once by one statement: {values}',
+        hint="Make the source of the statement unique; nothing was changed.",
     )
 
 
