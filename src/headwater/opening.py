@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,6 +34,7 @@ def connect(
         catalog, root, values = _shared(text, location, settings, create)
     else:
         catalog, root, values = _local(Path(text), settings, create)
+    logging.getLogger("headwater").setLevel(values.log_level.value)
     return Warehouse(catalog, root, values, spark)
 
 

@@ -115,6 +115,14 @@ class Warehouse:
         if self._closed:
             raise ClosedError("the warehouse was closed", hint="Call headwater.connect again.")
 
+    def _require_no_transaction(self, what: str) -> None:
+        if self.session.open is not None:
+            raise StatementError(
+                f"{what} cannot be part of a transaction",
+                detail="A transaction holds changes of rows; definitions and refreshes are commits of their own.",
+                hint="Do it before or after the `with wh.transaction():` block.",
+            )
+
     def lookup(self, snapshot: Snapshot, name: str) -> Table:
         table = snapshot.table(name)
         if table is None or table.kind is TableKind.AUX:
@@ -147,6 +155,7 @@ class Warehouse:
         return [Field(f.name, f.type, c.nullable) for f, c in zip(made, columns, strict=True)]
 
     def create_stored_table(self, name: str, fields: Sequence[Field], key: Sequence[str]) -> Table:
+        self._require_no_transaction("CREATE TABLE")
         require_name(name)
         table_schema = managed_schema(name, fields, key)
         table = Table(uuid.uuid4().hex, name, TableKind.MANAGED, table_schema, 0, 0, 0)
@@ -162,6 +171,7 @@ class Warehouse:
         self._drop(snapshot, table, cascade)
 
     def _drop(self, snapshot: Snapshot, table: Table, cascade: bool) -> None:
+        self._require_no_transaction("DROP")
         doomed = dependents_of(snapshot, table.id)
         if doomed and not cascade:
             names = ", ".join(f'"{snapshot.tables[d].name}"' for d in doomed)
@@ -178,6 +188,7 @@ class Warehouse:
         self.add_columns(name, self._fields([(column, type_)]))
 
     def add_columns(self, name: str, fields: Sequence[Field]) -> None:
+        self._require_no_transaction("ALTER TABLE")
         snapshot = self.snapshot()
         table = self.lookup(snapshot, name)
         require_managed(table)
@@ -241,6 +252,7 @@ class Warehouse:
     ) -> TableStatus:
         """Define a stream table by SQL, or by a DataFrame made from `source(...)`, and populate it."""
         self._require_open()
+        self._require_no_transaction("CREATE STREAM TABLE")
         require_name(name)
         mode = _mode(refresh_mode)
         snapshot = self._catalog.snapshot()
@@ -273,6 +285,7 @@ class Warehouse:
             self._settings.extremum_buffer,
             self._settings.float_tolerance,
             self._settings.float_mode is FloatMode.EXACT,
+            meaning["spark.sql.decimalOperations.allowPrecisionLoss"] == "true",
         )
         with self._ground.engine.planner(meaning) as planner:
             return planned(planner, query, snapshot, mentioned, meaning, options)
@@ -313,6 +326,7 @@ class Warehouse:
         self, name: str | None = None, *, full: bool = False, progress: Callable[[str, int, int], None] | None = None
     ) -> Any:
         """Bring one stream table up to date, or all of them in the order of their dependencies."""
+        self._require_no_transaction("REFRESH")
         snapshot = self.snapshot()
         if name is not None:
             table, _ = self._stream(snapshot, name)

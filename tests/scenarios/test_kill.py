@@ -93,7 +93,7 @@ OTHERS = [
 RICH_AGAIN = (step("drop", name="rich"), step("create", name="rich"))
 CREATION = [
     Point("creation: nothing committed", RICH_AGAIN, COMMIT, "before"),
-    Point("creation: defined, not populated", RICH_AGAIN[1:], COMMIT, "after"),
+    Point("creation: defined, not populated", RICH_AGAIN, COMMIT, "after"),
     Point("creation: populating", RICH_AGAIN, OPEN_WRITE, "after"),
     Point("creation: populated, not committed", RICH_AGAIN, COMMIT, "before", 2),
     Point("creation: committed", RICH_AGAIN, COMMIT, "after", 2),

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 COMMIT = "headwater.catalog.catalog:Catalog.commit"
 LOG = "deltalake:DeltaTable.create_write_transaction"
-LEASE = {"lease_seconds": 1.0, "write_seconds": 0.5}
+LEASE = {"lease_seconds": 1.0, "write_seconds": 0.5, "busy_timeout_seconds": 600}
 
 
 @pytest.fixture(scope="module")

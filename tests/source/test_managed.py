@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pyarrow as pa
 import pytest
 
@@ -105,7 +107,7 @@ def test_merge_runs_the_first_clause_that_applies(pets: Warehouse) -> None:
         (8, "bee", 1): 1,
     }
     check_hash(pets, "pets")
-    assert pets.sql("MERGE INTO pets USING news ON pets.id = news.id WHEN MATCHED THEN UPDATE SET *").rows_affected == 2
+    assert pets.sql("MERGE INTO pets USING news ON pets.id = news.id WHEN MATCHED THEN UPDATE SET *").rows_affected == 3
     assert contents(pets, "pets")[(2, "dog", 6)] == 1
 
 
@@ -119,7 +121,7 @@ def test_merge_refuses_a_row_that_is_matched_twice(pets: Warehouse) -> None:
     assert contents(pets, "pets")[(1, "cat", 4)] == 1
     # How often a deletion is asked for does not matter.
     assert pets.sql(f"MERGE INTO pets USING {twice} ON pets.id = s.id WHEN MATCHED THEN DELETE").rows_affected == 1
-    assert contents(pets, "pets") == before - {(1, "cat", 3): 1}
+    assert contents(pets, "pets") == before - Counter({(1, "cat", 3): 1})
     with pytest.raises(ConstraintError, match='has no column "kind"'):
         pets.sql(f"MERGE INTO pets USING {twice} ON pets.id = s.id WHEN NOT MATCHED THEN INSERT *")
     check_hash(pets, "pets")
@@ -210,11 +212,11 @@ def test_an_added_column_is_null_in_old_rows_and_stream_tables_go_on(pets: Wareh
 
 
 def test_create_table_as_select(pets: Warehouse) -> None:
-    assert pets.sql("CREATE TABLE cats PRIMARY KEY (id) AS SELECT * FROM pets WHERE kind = 'cat'").rows_affected == 2
+    assert pets.sql("CREATE TABLE cats (PRIMARY KEY (id)) AS SELECT * FROM pets WHERE kind = 'cat'").rows_affected == 2
     assert contents(pets, "cats") == {(1, "cat", 3): 1, (3, "cat", None): 1}
     assert table_of(pets, "cats").schema.key == ("id",)
     with pytest.raises(ConstraintError, match="duplicate key"):
-        pets.sql("CREATE TABLE kinds PRIMARY KEY (kind) AS SELECT kind FROM pets")
+        pets.sql("CREATE TABLE kinds (PRIMARY KEY (kind)) AS SELECT kind FROM pets")
     with pytest.raises(UnknownTableError):
         pets.table("kinds")
     check_hash(pets, "cats")

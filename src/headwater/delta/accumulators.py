@@ -102,7 +102,11 @@ def checked_count(value: Expression) -> Expression:
 
 
 def exact_sum(arg: Expression, type_: str, filter_: Expression | None) -> Accumulator:
-    """Sum integers or decimals exactly; 0 if there are none (a count says which)."""
+    """Sum integers or decimals exactly; 0 if there are none (a count says which).
+
+    Where Spark does not fail on overflow its sum is NULL. Such a sum cannot be carried on: it is kept as NULL, and the group is read
+    again at every change until it fits.
+    """
     kept = sum_type(type_)
     wide = "DECIMAL(20, 0)" if type_ in INTEGERS else type_
 
@@ -115,14 +119,27 @@ def exact_sum(arg: Expression, type_: str, filter_: Expression | None) -> Accumu
             row.minus,
             row.args[0],
         )
-        return (AggregateCall("sum", (value,), "sum({0})"),)
+        lost = call("({0} AND {1} IS NULL)", row.is_old, row.old[0])
+        return (
+            AggregateCall("sum", (value,), "sum({0})"),
+            AggregateCall("count", (value,), "count({0})"),
+            AggregateCall("bool_or", (lost,), "bool_or({0})"),
+        )
+
+    def whole(total: Expression, count: Expression) -> Expression:
+        """Return the sum, NULL only if it overflowed."""
+        return call(f"CASE WHEN {{1}} = 0 THEN CAST(0 AS {kept}) ELSE CAST({{0}} AS {kept}) END", total, count)
 
     return Accumulator(
         types=(kept,),
-        initial=(AggregateCall("sum", (arg,), "sum({0})", filter=filter_),),
-        finish=lambda made: (call(f"CAST(coalesce({{0}}, 0) AS {kept})", made[0]),),
+        initial=(
+            AggregateCall("sum", (arg,), "sum({0})", filter=filter_),
+            AggregateCall("count", (arg,), "count({0})", filter=filter_),
+        ),
+        finish=lambda made: (whole(made[0], made[1]),),
         parts=parts,
-        merge=lambda old, part: (call(f"CAST(coalesce({{0}}, 0) AS {kept})", part[0]),),
+        merge=lambda old, part: (call("CASE WHEN NOT {0} THEN {1} END", part[2], whole(part[0], part[1])),),
+        rescan=lambda new: call("({0} IS NULL)", new[0]),
     )
 
 

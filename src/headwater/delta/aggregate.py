@@ -172,7 +172,11 @@ def _kept(aggregate: NamedAggregate, types: dict[int, str], ctx: DeltaContext) -
     if choice is None:
         return None
     places = ", ".join(f"{{{i}}}" for i in range(len(made.args)))
-    firsts = {"count_if": f"count(DISTINCT {places})", "sum": "sum(DISTINCT {0})"}
+    firsts = {
+        "count_if": f"count(DISTINCT {places})",
+        "count": f"count(DISTINCT {places})",
+        "sum": "sum(DISTINCT {0})",
+    }
     accumulators = tuple(
         (key, replace(a, initial=tuple(replace(i, form=firsts[i.name]) for i in a.initial)))
         for key, a in choice.accumulators

@@ -110,7 +110,7 @@ def _sum_or_avg(
         return Kept(Strategy.ALGEBRAIC, ((f"f {key}", accumulator),), lambda s: call(form, *s[0]))
     if type_ not in INTEGERS and not type_.startswith("DECIMAL"):
         return None
-    if name == "avg" and type_ not in INTEGERS and not _avg_is_exact(type_):
+    if name == "avg" and type_ not in INTEGERS and not (options.decimal_average and _avg_is_exact(type_)):
         return None
     accumulators = ((f"n {key}", counter((arg,), filter_)), (f"s {key}", exact_sum(arg, type_, filter_)))
     if name == "sum":

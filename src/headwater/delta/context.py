@@ -87,6 +87,8 @@ class DeltaOptions:
     extremum_buffer: int = 16
     float_tolerance: float = 1e-9
     float_exact: bool = False
+    decimal_average: bool = True
+    """Whether a quotient of decimals is rounded to fit: the exact average relies on it."""
 
 
 def at_side(op: Operator, side: Side) -> Operator:

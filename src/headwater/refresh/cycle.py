@@ -6,6 +6,7 @@ state, frontier and history are one commit. If anything moved meanwhile the comm
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ from headwater.refresh.template import Text
 from headwater.store.ground import Ground
 from headwater.store.reading import Source, net_sql
 from headwater.store.rows import ACTION, WEIGHT, Rows
+
+LOG = logging.getLogger("headwater.refresh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +170,26 @@ class Refresher:
             self._ground.catalog.record(failed)
             if not isinstance(error, BusyError):
                 self._ground.catalog.set_stream_status(table_id, stream.status, str(error).splitlines()[0])
+            LOG.warning(
+                "refresh failed table=%s action=%s error=%s", table.name, action.value, str(error).splitlines()[0]
+            )
             if isinstance(error, EvaluationError):
                 raise check_failure(error) from error
             raise
         duration = (time.perf_counter() - began) * 1000
         if stream.status != "ACTIVE" or stream.last_error:
             self._ground.catalog.set_stream_status(table_id, "ACTIVE", None)
+        LOG.info(
+            "refreshed table=%s action=%s rows_in=%d inserted=%d deleted=%d ms=%.0f jobs=%d version=%d",
+            table.name,
+            action.value,
+            outcome.rows_in,
+            visible.inserts,
+            visible.deletes,
+            duration,
+            jobs,
+            version,
+        )
         return RefreshReport(
             table.name,
             action,

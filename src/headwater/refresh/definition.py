@@ -25,7 +25,7 @@ from headwater.plan.column_types import with_types
 from headwater.plan.operators import Aggregate, Operator, Scan, walk_operators
 from headwater.plan.printer import final_sql
 from headwater.plan.query import Query, RefusedQuery, read_query
-from headwater.plan.refusal import Code, Refusal
+from headwater.plan.refusal import Code, Findings, Refusal
 from headwater.plan.scope import Session
 from headwater.refresh.template import Template, printed
 
@@ -113,12 +113,30 @@ def planned(
         read = read_query(analyzed, session, planner.schema_of)
         names = tuple(f.name for f in analyzed.output)
         _require_distinct(names)
+        if isinstance(read, Query):
+            read = _with_groupable_keys(read)
         if isinstance(read, RefusedQuery):
             return _refused(query, read, analyzed.output, meaning)
         return _maintained(read, names, snapshot, meaning, options, planner)
     finally:
         for name in registered:
             planner.unregister(quoted(name))
+
+
+def _with_groupable_keys(read: Query) -> Query | RefusedQuery:
+    """Refuse groups that are not identified by their values alone."""
+    findings = Findings()
+    for op in walk_operators(read.tree):
+        for column in op.groups if isinstance(op, Aggregate) else ():
+            if "COLLATE" in column.type:
+                detail = "Strings that the collation calls equal fall into one group; which of them names it depends on row order."
+                findings.refuse(Code.ORDER_DEPENDENT, f"GROUP BY {column.name}", detail)
+            elif not is_key_type(column.type):
+                detail = f"A {column.type.partition('<')[0]} cannot be looked up by its value."
+                findings.refuse(Code.OPERATOR_NOT_SUPPORTED, f"GROUP BY {column.name}", detail)
+    if not findings.refusals:
+        return read
+    return RefusedQuery(tuple(findings.refusals), read.names, read.sources, read.notices)
 
 
 def _require_storable(name: str, type_: str) -> None:

@@ -23,7 +23,6 @@ from headwater.store.layout import Bound, column_bounds, decoded_statistics, fil
 from headwater.store.reading import Source
 from headwater.store.rows import ACTION, CHANGE_FIELDS, Rows
 
-
 _BROADCAST_ROWS = 500_000
 
 

@@ -41,21 +41,27 @@ def fitted_sql(worker: Worker, value: str, source_type: Any, field: Field, table
     if source_type is None or source_type.simpleString() == "void":
         made = f"CAST(NULL AS {target.stored})"
     else:
-        if not worker.can_assign(source_type, target.stored_type):
+        try:
+            made = _Fit(worker, field).text(value, type_shape(source_type), target, 0)
+        except _NotAssignableError:
             raise ConstraintError(
                 f'column "{field.name}" of table "{table.name}" is of type {field.type}, '
                 f"the value is of type {source_type.simpleString().upper()}",
                 hint="Write an explicit CAST if the conversion is meant.",
-            )
-        made = _Fit(field).text(value, type_shape(source_type), target, 0)
+            ) from None
     if not field.nullable:
         text = f'{MARK} column "{field.name}" must not be NULL'
         made = f"coalesce({made}, CAST(raise_error({sql_string(text)}) AS {target.stored}))"
     return made
 
 
+class _NotAssignableError(Exception):
+    """A part of the value cannot be stored in its place."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Fit:
+    worker: Worker
     field: Field
 
     def text(self, value: str, source: TypeShape, target: TypeShape, depth: int) -> str:
@@ -92,6 +98,8 @@ class _Fit:
         target: tuple[tuple[str, TypeShape], ...],
         depth: int,
     ) -> str:
+        if len(source) != len(target):
+            raise _NotAssignableError
         given = {name.casefold(): (name, shape) for name, shape in source}
         by_name = given.keys() == {name.casefold() for name, _ in target}
         parts = []
@@ -107,6 +115,8 @@ class _Fit:
     def _scalar(self, value: str, source: TypeShape, target: TypeShape) -> str:
         made = value
         if source.stored != target.stored:
+            if not self.worker.can_assign(source.stored_type, target.stored_type):
+                raise _NotAssignableError
             text = f'{MARK} a value does not fit column "{self.field.name}" of type {self.field.type}: '
             cast = f"try_cast({value} AS {target.stored})"
             made = (

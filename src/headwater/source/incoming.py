@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -143,12 +144,11 @@ def _typed(values: list[Any], field: Field, table: Table) -> pa.Array:
         if has_variant(field.type):
             raise TypeError("a VARIANT inside another type cannot be given as a Python value")
         kind = arrow_schema([field]).field(0).type
-        if pa.types.is_decimal(kind):
-            values = [_decimal(v, kind.scale) if isinstance(v, float) else v for v in values]
-        zoned = {v.tzinfo is not None for v in _times(values)}
-        if len(zoned) == 2:
+        reading = _Reading()
+        values = [reading.exact(v, kind) for v in values]
+        if reading.zoned and reading.local:
             raise TypeError("some times have a time zone and some have none")
-        return pa.array(values, _without_zone(kind) if zoned == {False} else kind)
+        return pa.array(values, _without_zone(kind) if reading.local else kind)
     except _BAD_VALUE as error:
         raise ConstraintError(
             f'a value of column "{field.name}" of table "{table.name}" is not of type {field.type}',
@@ -157,22 +157,58 @@ def _typed(values: list[Any], field: Field, table: Table) -> pa.Array:
         ) from error
 
 
-def _decimal(value: float, scale: int) -> Decimal:
+@dataclass(slots=True)
+class _Reading:
+    """Reads Python values as exactly what they say: Arrow alone would cut 1.5 to 1 and drop fields that a struct does not have."""
+
+    zoned: bool = False
+    local: bool = False
+
+    def exact(self, value: Any, kind: pa.DataType) -> Any:
+        """Return a value that Arrow stores unchanged, or raise."""
+        if value is None:
+            return None
+        if pa.types.is_integer(kind) and not isinstance(value, int | np.integer):
+            return _whole(value)
+        if pa.types.is_decimal(kind) and isinstance(value, float):
+            return _rounded(value, kind.scale)
+        if pa.types.is_date(kind) and (isinstance(value, datetime) or not isinstance(value, date)):
+            raise TypeError(f"{value!r} is not a date")
+        if pa.types.is_timestamp(kind):
+            value = _time(value)
+            self.zoned |= value.tzinfo is not None
+            self.local |= value.tzinfo is None
+        elif pa.types.is_list(kind) and isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+            return [self.exact(v, kind.value_type) for v in value]
+        elif pa.types.is_map(kind) and isinstance(value, Mapping):
+            return [(self.exact(k, kind.key_type), self.exact(v, kind.item_type)) for k, v in value.items()]
+        elif pa.types.is_struct(kind) and isinstance(value, Mapping):
+            fields = {f.name: f.type for f in kind}
+            unknown = [name for name in value if name not in fields]
+            if unknown:
+                raise TypeError(f"the struct has no field {unknown[0]!r}")
+            return {name: self.exact(v, fields[name]) for name, v in value.items()}
+        return value
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, float | Decimal) or value != int(value):
+        raise TypeError(f"{value!r} is not a whole number")
+    return int(value)
+
+
+def _time(value: Any) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day)
+    raise TypeError(f"{value!r} is not a time")
+
+
+def _rounded(value: float, scale: int) -> Decimal:
     """Return a float as Spark would store it: rounded half up."""
     exact = Decimal(repr(value))
     return exact.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_HALF_UP) if exact.is_finite() else exact
-
-
-def _times(value: Any) -> Iterable[datetime]:
-    """Return the times in a value, at any depth."""
-    if isinstance(value, datetime):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.items():
-            yield from _times(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _times(inner)
 
 
 def _without_zone(kind: pa.DataType) -> pa.DataType:

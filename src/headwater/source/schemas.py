@@ -12,9 +12,11 @@ from headwater.store.rows import ROW_ID
 
 def require_name(name: str) -> None:
     """Fail unless `name` can be the name of a table."""
-    if not name or "$" in name or "/" in name or name.startswith("__"):
+    if not name or set("$/.`") & set(name) or name.startswith("__"):
         raise StatementError(
-            f"{name!r} cannot be the name of a table", hint="Names have no $ or / and do not start with __."
+            f'"{name}" cannot be the name of a table',
+            detail="Names of tables have one part, without dots, $, / or backticks, and do not start with two underscores.",
+            hint=f'Choose a name such as "{name.replace(".", "_").strip("_$/`") or "orders"}".',
         )
 
 

@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from headwater.catalog import Catalog, Manifest
@@ -58,7 +59,10 @@ def export_base(catalog: Catalog, layout: Layout, table: Table, manifest: Manife
     actions += [RemoveAction(p, True, int(time.time() * 1000)) for p in present if p not in wanted]
     if actions:
         stamp = CommitProperties(app_transactions=[Transaction(APP, version)])
-        log.create_write_transaction(actions, "append", schema, commit_properties=stamp)
+        try:
+            log.create_write_transaction(actions, "append", schema, commit_properties=stamp)
+        except CommitFailedError:
+            return False  # somebody else has written the log meanwhile; what it lacks is still pending
     catalog.set_exported(table.id, version)
     return bool(actions)
 

@@ -1,0 +1,127 @@
+"""The tail stays short: many tiny commits become few batches, and what they say stays the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+import headwater as hw
+from headwater.model.commit import Commit
+from headwater.model.tables import Batch, BatchFormat
+from headwater.store.netting import net_sql
+from headwater.store.rows import CHANGED, VERSION, WEIGHT, Rows, arrow_rows, concatenated, in_utc
+from headwater.warehouse import Warehouse
+from tests.support.tables import check_hash, contents, files_on_disk, manifest_of, table_of
+
+
+def commit_tiny(wh: Warehouse, name: str, count: int) -> None:
+    """Commit `count` one-row inserts as the writer does, without Spark, and let maintenance follow each."""
+    ground = wh._ground
+    for n in range(count):
+        table = table_of(wh, name)
+        rows = pa.table(
+            {"id": pa.array([n], pa.int64()), "v": ["x"], "__action": ["I"], "__hash": pa.array([0], pa.int64())}
+        )
+        batch, ids = ground.writer.batch(arrow_rows(rows), table)
+        wh._catalog.commit(Commit((batch,), unmoved={table.id: table.moved}, write_ids=ids))
+        wh._maintenance.after_change([table.id])
+
+
+def test_hundreds_of_tiny_commits_stay_few_entries(wh: Warehouse) -> None:
+    wh.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v STRING)")
+    first = wh.version
+    commit_tiny(wh, "t", 300)
+    batches = manifest_of(wh, "t").batches
+    assert len(batches) <= 65
+    assert sum(b.inserts for b in batches) == 300
+    assert any(b.merged for b in batches)
+    assert contents(wh, "t") == {(n, "x"): 1 for n in range(300)}
+    # Merged rows keep their versions: the table as it was after the hundredth commit.
+    at = versions_of(wh, "t")[99]
+    assert contents(wh, "t", version=at) == {(n, "x"): 1 for n in range(100)}
+    assert wh.changes("t", first, at).count() == 100
+
+
+def versions_of(wh: Warehouse, name: str) -> list[int]:
+    manifest = manifest_of(wh, name)
+    found: list[int] = []
+    for batch in manifest.batches:
+        if batch.merged:
+            found += wh._ground.reader.inline_tables([batch])[batch.id].column(VERSION).to_pylist()
+        else:
+            found.append(batch.first_version)
+    return sorted(found)
+
+
+def test_tail_files_are_merged_at_the_limit(spark: SparkSession, tmp_path: Path) -> None:
+    settings = {"inline_max_rows": 0, "tail_max_files": 3, "vacuum_grace_seconds": 0}
+    with hw.connect(tmp_path / "w", spark=spark, settings=settings) as wh:
+        wh.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v VARIANT, s STRING)")
+        seen = []
+        for n in range(7):
+            wh.sql(
+                f"INSERT INTO t SELECT {n}, parse_json('[{n}]'), 'x'" if n % 2 else f"INSERT INTO t (id) VALUES ({n})"
+            )
+            wh.sql(f"UPDATE t SET s = 'y' WHERE id = {n}")
+            seen.append(sum(b.format is BatchFormat.TAIL for b in manifest_of(wh, "t").batches))
+        assert max(seen) < 4
+        found = wh.table("t").selectExpr("id", "to_json(v) AS v", "s").collect()
+        assert sorted((r["id"], r["v"], r["s"]) for r in found) == [
+            (n, f"[{n}]" if n % 2 else None, "y") for n in range(7)
+        ]
+        check_hash(wh, "t")
+        assert files_on_disk(wh)
+
+
+def test_netting_sums_full_tuples(wh: Warehouse) -> None:
+    with wh._ground.engine.worker() as worker:
+        rows = worker.sql(
+            "SELECT * FROM VALUES (1, map('a', 1, 'b', 2), 1), (1, map('b', 2, 'a', 1), 1), (1, map('a', 1), -1), "
+            "(NULL, NULL, 1), (NULL, NULL, -1), (2, NULL, -1), (2, NULL, -1) AS t(k, m, w)"
+        ).withColumnRenamed("w", WEIGHT)
+        fields = (hw.model.schema.Field("k", "INT"), hw.model.schema.Field("m", "MAP<STRING, INT>"))
+        found = worker.sql(net_sql(worker.view(rows), fields)).collect()
+    assert sorted((r["k"], len(r["m"] or ()), r[WEIGHT]) for r in found) == [(1, 1, -1), (1, 2, 2), (2, 0, -2)]
+
+
+def test_cancelling_rows_leave_nothing_and_their_masks_go(wh: Warehouse) -> None:
+    table = pa.table(
+        {
+            "id": [1, 1, 2, 3],
+            "__action": ["D", "I", "D", "I"],
+            CHANGED: pa.array([[1], [1], [2], [2]], pa.list_(pa.int64())),
+            "__hash": pa.array([5, 5, 7, -9], pa.int64()),
+        }
+    )
+    rows = arrow_rows(table)
+    assert (rows.inserts, rows.deletes, rows.hash_change) == (1, 1, (-9 - 7) % 2**64)
+    assert isinstance(rows, Rows)
+    assert rows.arrow is not None
+    assert rows.arrow.column("id").to_pylist() == [2, 3]
+
+
+def test_equal_hashes_do_not_make_rows_equal(wh: Warehouse) -> None:
+    table = pa.table({"id": [1, 2], "__action": ["D", "I"], "__hash": pa.array([5, 5], pa.int64())})
+    assert arrow_rows(table).count == 2
+
+
+def test_times_of_all_zones_go_together() -> None:
+    parts = [
+        pa.table(
+            {"t": pa.array([0], pa.timestamp("us", zone)), "l": pa.array([[0]], pa.list_(pa.timestamp("us", zone)))}
+        )
+        for zone in ("UTC", "Europe/Berlin", "+02:00")
+    ]
+    together = concatenated([in_utc(p) for p in parts])
+    assert together.schema.field("t").type == pa.timestamp("us", "UTC")
+    assert len(set(together.column("t").to_pylist())) == 1
+
+
+def test_a_batch_knows_its_versions(wh: Warehouse) -> None:
+    wh.sql("CREATE TABLE t (n INT)")
+    wh.sql("INSERT INTO t VALUES (1)")
+    (batch,) = manifest_of(wh, "t").batches
+    assert isinstance(batch, Batch)
+    assert (batch.first_version, batch.last_version, batch.merged) == (wh.version, wh.version, False)
