@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ from headwater.model.tables import RefreshAction, RefreshMode
 if TYPE_CHECKING:
     from headwater.opening import connect
     from headwater.warehouse import Warehouse
+
+logging.getLogger("headwater").addHandler(logging.NullHandler())
 
 __version__ = "0.1.0.dev0"
 __all__ = ["HeadwaterError", "RefreshAction", "RefreshMode", "Warehouse", "__version__", "connect"]

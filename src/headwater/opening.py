@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.catalog import Catalog, CatalogExistsError, Options
+from headwater.engine.session import adopt_session
 from headwater.errors import NotAWarehouseError
 from headwater.settings import Settings
 from headwater.warehouse import Warehouse
@@ -29,6 +30,8 @@ def connect(
     `target` is a directory (its catalog is a SQLite file in it) or a `postgresql://` URL of a shared catalog; then `location` says
     where the data files are. `spark` is a classic Spark session to use; without one an embedded session starts when it is needed.
     """
+    if spark is not None:
+        adopt_session(spark)  # refused before anything is created
     text = os.fspath(target)
     if text.startswith(("postgresql://", "postgres://", "postgresql+")):
         catalog, root, values = _shared(text, location, settings, create)

@@ -288,7 +288,10 @@ class Warehouse:
             meaning["spark.sql.decimalOperations.allowPrecisionLoss"] == "true",
         )
         with self._ground.engine.planner(meaning) as planner:
-            return planned(planner, query, snapshot, mentioned, meaning, options)
+            try:
+                return planned(planner, query, snapshot, mentioned, meaning, options)
+            except HeadwaterError as error:
+                raise _unknown_in(error, snapshot) from None
 
     def drop_stream_table(self, name: str, *, cascade: bool = False) -> None:
         """Drop a stream table and its state; with `cascade` also the stream tables that read it."""

@@ -25,7 +25,7 @@ from tests.catalog.building import (
 )
 
 from headwater.catalog import Catalog, CatalogExistsError
-from headwater.errors import ClosedError, UnknownVersionError
+from headwater.errors import BusyError, ClosedError, UnknownVersionError
 from headwater.model.commit import (
     AddBatch,
     Commit,
@@ -386,6 +386,9 @@ class CommittingContract(CatalogContract):
         apply(catalog, CreateTable(managed("s", kind=TableKind.STREAM)), define("s"))
         catalog.set_stream_status("s", "PAUSED", "by hand")
         catalog.set_costs("s", 5.0, 1.0)
+        apply(catalog, MoveFrontier("s", None, 1))
+        with pytest.raises(BusyError, match="was refreshed by somebody else"):
+            apply(catalog, replace(define("s", frontier=0), schedule="1h"))
         apply(catalog, replace(define("s", frontier=1), schedule="1m"))
         stream = catalog.snapshot().streams["s"]
         assert (stream.schedule, stream.status, stream.last_error, stream.full_ms) == ("1m", "PAUSED", "by hand", 5.0)

@@ -305,7 +305,7 @@ def test_a_refresh_that_fails_leaves_the_table_as_it_was(spark: SparkSession, tm
         assert wh.verify("s").equal
         assert wh.status()[0].last_error
         wh.delete("t", where="id = 3")
-        wh.refresh("s")
+        wh.refresh("s", full=True)
         assert (wh.verify("s").equal, wh.status()[0].last_error) == (True, None)
 
 

@@ -92,13 +92,9 @@ OTHERS = [
 
 RICH_AGAIN = (step("drop", name="rich"), step("create", name="rich"))
 CREATION = [
-    Point("creation: nothing committed", RICH_AGAIN, COMMIT, "before"),
-    Point("creation: defined, not populated", RICH_AGAIN, COMMIT, "after"),
-    Point("creation: populating", RICH_AGAIN, OPEN_WRITE, "after"),
-    Point("creation: populated, not committed", RICH_AGAIN, COMMIT, "before", 2),
-    Point("creation: committed", RICH_AGAIN, COMMIT, "after", 2),
-    Point("replacement: defined, not populated", (step("replace", name="ranked"),), COMMIT, "after"),
-    Point("replacement: populated, not committed", (step("replace", name="ranked"),), COMMIT, "before", 2),
+    *_through("creation", *RICH_AGAIN),
+    Point("replacement: in the transaction", (step("replace", name="ranked"),), PUBLISH, "after"),
+    Point("replacement: committed", (step("replace", name="ranked"),), COMMIT, "after"),
 ]
 
 CHURN = (NORTH, step("refresh"), step("compact", name="accounts"), step("vacuum"))

@@ -12,11 +12,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.tables import contents, files_on_disk, table_of
 
 import headwater as hw
 from headwater.errors import BusyError, ConstraintError, HeadwaterError, QueryError, StatementError
 from headwater.warehouse import Warehouse
-from tests.support.tables import contents, files_on_disk, table_of
 
 Attempt = Callable[[Warehouse], Any]
 
@@ -136,13 +136,22 @@ def test_a_failure_in_a_big_insert_leaves_no_file(spark: SparkSession, tmp_path:
 
 def test_a_transaction_that_fails_changes_nothing(strict: Warehouse) -> None:
     before = (strict.version, table_of(strict, "t"), table_of(strict, "kl"), files_on_disk(strict))
-    with pytest.raises(RuntimeError, match="stop"), strict.transaction():
-        strict.sql("DELETE FROM t WHERE id = 1")
-        strict.sql("INSERT INTO kl VALUES (2)")
-        raise RuntimeError("stop")
-    with pytest.raises(ConstraintError), strict.transaction():
-        strict.sql("DELETE FROM kl")
-        strict.insert("t", [{"id": 2, "n": 2}])
+
+    def stopped() -> None:
+        with strict.transaction():
+            strict.sql("DELETE FROM t WHERE id = 1")
+            strict.sql("INSERT INTO kl VALUES (2)")
+            raise RuntimeError("stop")
+
+    def refused() -> None:
+        with strict.transaction():
+            strict.sql("DELETE FROM kl")
+            strict.insert("t", [{"id": 2, "n": 2}])
+
+    with pytest.raises(RuntimeError, match="stop"):
+        stopped()
+    with pytest.raises(ConstraintError):
+        refused()
     assert before == (strict.version, table_of(strict, "t"), table_of(strict, "kl"), files_on_disk(strict))
     assert contents(strict, "kl") == {(1,): 1}
 
@@ -154,10 +163,15 @@ def test_a_transaction_that_meets_another_writer_is_busy(spark: SparkSession, tm
     ):
         mine.sql("CREATE TABLE a (n INT)")
         mine.sql("CREATE TABLE b (n INT)")
-        with pytest.raises(BusyError, match='"a" was changed by somebody else'), mine.transaction():
-            mine.sql("INSERT INTO b VALUES (1)")
-            mine.sql("INSERT INTO a VALUES (1)")
-            theirs.sql("INSERT INTO a VALUES (2)")
+
+        def crossed() -> None:
+            with mine.transaction():
+                mine.sql("INSERT INTO b VALUES (1)")
+                mine.sql("INSERT INTO a VALUES (1)")
+                theirs.sql("INSERT INTO a VALUES (2)")
+
+        with pytest.raises(BusyError, match='"a" was changed by somebody else'):
+            crossed()
         assert contents(mine, "a") == {(2,): 1}
         assert contents(mine, "b") == {}
         assert files_on_disk(mine) == set()

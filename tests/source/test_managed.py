@@ -6,11 +6,11 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
+from tests.support.tables import check_hash, contents, table_of
 
 from headwater.errors import ConstraintError, MissingRowError, StatementError, UnknownTableError, WrongKindError
 from headwater.model.tables import RefreshAction
 from headwater.warehouse import Warehouse
-from tests.support.tables import check_hash, contents, table_of
 
 
 @pytest.fixture

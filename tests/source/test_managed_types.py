@@ -10,10 +10,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as f
+from tests.support.tables import check_hash, comparable, contents, table_of
 
 from headwater.errors import ConstraintError, UnsupportedTypeError
 from headwater.warehouse import Warehouse
-from tests.support.tables import check_hash, comparable, contents, table_of
 
 COLUMNS = {
     "a_tiny": "TINYINT",

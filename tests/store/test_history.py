@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.tables import check_hash, contents, counted, manifest_of, table_of
 
 import headwater as hw
 from headwater.errors import UnknownVersionError
 from headwater.model.tables import BatchFormat
 from headwater.warehouse import Warehouse
-from tests.support.tables import check_hash, contents, counted, manifest_of, table_of
 
 Bag = Counter[tuple[Any, ...]]
 

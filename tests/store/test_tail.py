@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from tests.support.tables import check_hash, contents, files_on_disk, manifest_of, table_of
 
 import headwater as hw
 from headwater.model.commit import Commit
+from headwater.model.schema import Field
 from headwater.model.tables import Batch, BatchFormat
 from headwater.store.netting import net_sql
 from headwater.store.rows import CHANGED, VERSION, WEIGHT, Rows, arrow_rows, concatenated, in_utc
 from headwater.warehouse import Warehouse
-from tests.support.tables import check_hash, contents, files_on_disk, manifest_of, table_of
 
 
 def commit_tiny(wh: Warehouse, name: str, count: int) -> None:
@@ -81,7 +82,7 @@ def test_netting_sums_full_tuples(wh: Warehouse) -> None:
             "SELECT * FROM VALUES (1, map('a', 1, 'b', 2), 1), (1, map('b', 2, 'a', 1), 1), (1, map('a', 1), -1), "
             "(NULL, NULL, 1), (NULL, NULL, -1), (2, NULL, -1), (2, NULL, -1) AS t(k, m, w)"
         ).withColumnRenamed("w", WEIGHT)
-        fields = (hw.model.schema.Field("k", "INT"), hw.model.schema.Field("m", "MAP<STRING, INT>"))
+        fields = (Field("k", "INT"), Field("m", "MAP<STRING, INT>"))
         found = worker.sql(net_sql(worker.view(rows), fields)).collect()
     assert sorted((r["k"], len(r["m"] or ()), r[WEIGHT]) for r in found) == [(1, 1, -1), (1, 2, 2), (2, 0, -2)]
 

@@ -271,7 +271,7 @@ def orphans(path: Path) -> list[str]:
         for file in (path / "data").rglob("*")
         if file.is_file() and "_delta_log" not in file.parts
     }
-    folders = {folder.name for folder in (path / "data").iterdir()} - {"scratch"}
+    folders = {file.relative_to(path / "data").parts[0] for file in (path / "data").rglob("*") if file.is_file()}
     left = [f"not in the catalog: {p}" for p in sorted(there - named)]
     left += [f"not on disk: {p}" for p in sorted(needed - there)]
     left += [f"folder of no table: {t}" for t in sorted(folders - tables)]

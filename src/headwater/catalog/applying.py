@@ -255,7 +255,15 @@ class Edit:
         # A new query starts afresh; with the old one, what was learned and the status stay.
         afresh = {"status": ACTIVE, "full_ms": None, "diff_ms": None, "last_error": None}
         mine = streams.c.table_id == change.table_id
-        old = self._connection.execute(select(streams.c.query).where(mine)).one_or_none()
+        old = self._connection.execute(select(streams.c.query, streams.c.frontier).where(mine)).one_or_none()
+        if old is None and change.frontier is not None:
+            self._check_readable(change.table_id, change.frontier)
+        if old is not None and change.frontier is not None and change.frontier != old.frontier:
+            raise BusyError(
+                f'stream table "{name_of(self._connection, change.table_id)}" was refreshed by somebody else',
+                detail=f"Its frontier was read as {change.frontier} and is {old.frontier}.",
+                hint="Nothing was changed; try again.",
+            )
         if old is None:
             self._connection.execute(insert(streams), {"table_id": change.table_id, **definition, **afresh})
         else:
@@ -275,14 +283,7 @@ class Edit:
             raise ValueError(
                 f"a frontier cannot move from {change.expected} to {change.new} at version {self._version}"
             )
-        # What vacuum forgets and sums lies before the horizon. A frontier there would miss changes or apply them twice.
-        horizon = self._connection.execute(select(warehouse.c.horizon)).scalar_one()
-        if change.new < horizon:
-            raise BusyError(
-                f'stream table "{name_of(self._connection, change.table_id)}" was refreshed from a version that is gone',
-                detail=f"It read version {change.new}; meanwhile a vacuum kept versions from {horizon} on only.",
-                hint="Nothing was changed; try again.",
-            )
+        self._check_readable(change.table_id, change.new)
         moved = (
             update(streams)
             .where(streams.c.table_id == change.table_id, streams.c.frontier.is_not_distinct_from(change.expected))
@@ -292,6 +293,19 @@ class Edit:
             raise BusyError(
                 f'stream table "{name_of(self._connection, change.table_id)}" was refreshed by somebody else',
                 detail=f"Its frontier is not {change.expected} any more.",
+                hint="Nothing was changed; try again.",
+            )
+
+    def _check_readable(self, table_id: str, frontier: int) -> None:
+        """Refuse a new frontier that lies before the horizon.
+
+        There vacuum forgets changes and sums them: from such a frontier on, the next refresh would miss some or apply them twice.
+        """
+        horizon = self._connection.execute(select(warehouse.c.horizon)).scalar_one()
+        if frontier < horizon:
+            raise BusyError(
+                f'stream table "{name_of(self._connection, table_id)}" was computed from a version that is gone',
+                detail=f"It read version {frontier}; meanwhile a vacuum kept versions from {horizon} on only.",
                 hint="Nothing was changed; try again.",
             )
 

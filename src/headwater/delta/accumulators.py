@@ -104,8 +104,8 @@ def checked_count(value: Expression) -> Expression:
 def exact_sum(arg: Expression, type_: str, filter_: Expression | None) -> Accumulator:
     """Sum integers or decimals exactly; 0 if there are none (a count says which).
 
-    Where Spark does not fail on overflow its sum is NULL. Such a sum cannot be carried on: it is kept as NULL, and the group is read
-    again at every change until it fits.
+    A sum that overflows on the way cannot be carried on: the group is read again, which fails if the query itself does. Where Spark
+    does not fail, its sum is NULL; it is kept as NULL, and the group is read again at every change until it fits.
     """
     kept = sum_type(type_)
     wide = "DECIMAL(20, 0)" if type_ in INTEGERS else type_
@@ -121,7 +121,7 @@ def exact_sum(arg: Expression, type_: str, filter_: Expression | None) -> Accumu
         )
         lost = call("({0} AND {1} IS NULL)", row.is_old, row.old[0])
         return (
-            AggregateCall("sum", (value,), "sum({0})"),
+            AggregateCall("try_sum", (value,), "try_sum({0})"),
             AggregateCall("count", (value,), "count({0})"),
             AggregateCall("bool_or", (lost,), "bool_or({0})"),
         )

@@ -30,6 +30,15 @@ NO_DISTINCT = frozenset({"min", "max", "bool_and", "bool_or", "every", "some", "
 """Functions for which DISTINCT changes nothing."""
 
 
+ALGEBRAIC = frozenset({"count", "count_if", "sum", "avg", "min", "max", *ONE, *TWO, *ALIASES}) | NO_DISTINCT
+"""Functions that may be kept from hidden state; all their arguments are columns."""
+
+
+def is_counted_constant(expression: Expression) -> bool:
+    """Say whether `expression` is the 1 of count(1) and count(*), which every row has."""
+    return isinstance(expression, Literal) and expression.text.isdigit()
+
+
 class Strategy(Enum):
     """How an aggregate follows its input."""
 
@@ -55,7 +64,7 @@ def kept(aggregate: AggregateCall, types: Sequence[str], result_type: str, optio
     name, args, filter_ = ALIASES.get(aggregate.name, aggregate.name), aggregate.args, aggregate.filter
     key = f"{', '.join(a.sql for a in args)} | {filter_.sql if filter_ is not None else ''}"
     if name == "count":
-        real = tuple(a for a in args if not _is_constant(a))
+        real = tuple(a for a in args if not is_counted_constant(a))
         label = f"n {', '.join(a.sql for a in real)} | {filter_.sql if filter_ is not None else ''}"
         return Kept(Strategy.ALGEBRAIC, ((label, counter(real, filter_)),), lambda s: s[0][0])
     if name == "count_if":
@@ -81,10 +90,6 @@ def kept(aggregate: AggregateCall, types: Sequence[str], result_type: str, optio
         accumulator = moments(args, filter_, options.float_tolerance)
         return Kept(Strategy.ALGEBRAIC, ((f"m2 {key}", accumulator),), lambda s: call(TWO[name], *s[0]))
     return None
-
-
-def _is_constant(arg: Expression) -> bool:
-    return isinstance(arg, Literal) and "NULL" not in arg.text.upper()
 
 
 def _is_number(type_: str) -> bool:

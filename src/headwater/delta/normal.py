@@ -3,8 +3,8 @@
 *Keys.* Every table has a unique key where one can be proved: a scan has its table's, a filter keeps its input's, a projection
 carries it along (hidden, unless the user selected it), an aggregate has its group columns. A union has none: its rows are counted.
 
-*Arguments.* Calls of an aggregate read columns, not expressions: what they compute is computed by a projection below, so that old
-and new rows are evaluated by the same text and Spark can say of which type it is.
+*Arguments.* Calls of an aggregate read columns, not expressions (constants that a function needs as such stay): what they compute
+is computed by a projection below, so that old and new rows are evaluated by the same text and Spark can say of which type it is.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from headwater.delta.aggregates import ALGEBRAIC, is_counted_constant
 from headwater.plan.expressions import Column, ColumnRef, Expression, Literal, column_ids
 from headwater.plan.operators import (
     Aggregate,
@@ -58,15 +59,22 @@ def _with_arguments(op: Operator, ids: _Ids) -> Operator:
     made: dict[Expression, Column] = {}
 
     def as_column(expression: Expression) -> Expression:
-        if isinstance(expression, ColumnRef):
-            return expression
-        if isinstance(expression, Literal) or not column_ids(expression):
+        if isinstance(expression, ColumnRef) or not column_ids(expression):
             return expression
         if expression not in made:
             made[expression] = ids.column("arg", "")
         return ColumnRef(made[expression].id)
 
-    calls = tuple(NamedAggregate(c.column, c.call.map(as_column)) for c in op.calls)
+    def as_any_column(expression: Expression) -> Expression:
+        if isinstance(expression, ColumnRef) or is_counted_constant(expression):
+            return expression
+        if expression not in made:
+            made[expression] = ids.column("arg", "")
+        return ColumnRef(made[expression].id)
+
+    calls = tuple(
+        NamedAggregate(c.column, c.call.map(as_any_column if c.call.name in ALGEBRAIC else as_column)) for c in op.calls
+    )
     if not made:
         return op
     items = (*(Named.same(c) for c in op.input.output), *(Named(c, e) for e, c in made.items()))

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from headwater.catalog import Snapshot
+from headwater.catalog import CommitUnknownError, Snapshot
 from headwater.engine.identity import equal_sql, keys_equal_sql
 from headwater.engine.jobs import counting_jobs
 from headwater.engine.texts import named_views
@@ -94,8 +94,7 @@ class Refresher:
         """Bring one stream table up to date."""
         began = time.perf_counter()
         snapshot = self._ground.catalog.snapshot()
-        stream = snapshot.streams[table_id]
-        table = snapshot.tables[table_id]
+        table, stream = _live(snapshot, table_id)
         definition = self.definition(stream)
         if not full and not definition.always and not pending_sources(snapshot, stream):
             ms = (time.perf_counter() - began) * 1000
@@ -121,7 +120,7 @@ class Refresher:
     def _locked(self, table_id: str, lease: LeaseToken, full: bool, began: float) -> RefreshReport:
         started_at = self._ground.catalog.now()
         snapshot = self._ground.catalog.snapshot()
-        stream, table = snapshot.streams[table_id], snapshot.tables[table_id]
+        table, stream = _live(snapshot, table_id)
         definition = self.definition(stream)
         action, reason = chosen(stream, definition, full=full)
         record = RefreshRecord(
@@ -140,6 +139,7 @@ class Refresher:
             snapshot.version,
         )
         jobs = 0
+        outcome = Outcome(0)
         try:
             with counting_jobs(self._ground.engine.spark) as counted:
                 outcome = self._computed(snapshot, stream, definition, action)
@@ -163,6 +163,9 @@ class Refresher:
                 Commit(tuple(changes), unmoved, leases=(lease,), write_ids=write_ids, history=(record,))
             )
         except Exception as error:
+            if not isinstance(error, CommitUnknownError):
+                for rows in outcome.rows.values():
+                    self._ground.writer.discard(rows)
             duration = (time.perf_counter() - began) * 1000
             failed = replace(
                 record, finished_at=self._ground.catalog.now(), status="FAILED", duration_ms=duration, error=str(error)
@@ -210,11 +213,12 @@ class Refresher:
         changes: list[Change] = []
         write_ids: list[str] = []
         unmoved = {stream.table_id: snapshot.tables[stream.table_id].moved}
-        for table_id, rows in outcome.rows.items():
+        for table_id, rows in list(outcome.rows.items()):
             table = outcome.tables[table_id]
             unmoved[table_id] = table.moved
             if rows.count == 0:
                 continue
+            rows = outcome.rows[table_id] = self._ground.writer.stored(rows, table)
             batch, ids = self._ground.writer.batch(rows, table)
             changes.append(batch)
             write_ids += ids
@@ -228,9 +232,14 @@ class Refresher:
     ) -> Outcome:
         with self._ground.engine.worker() as worker:
             worker.configure(definition.meaning)
-            if action is RefreshAction.DIFFERENTIAL:
-                return self._evaluation(worker).differential(self.refresh_input(snapshot, stream, definition))
-            return self.whole(worker, snapshot, stream, definition)
+            if action is not RefreshAction.DIFFERENTIAL:
+                return self.whole(worker, snapshot, stream, definition)
+            given = self.refresh_input(snapshot, stream, definition)
+            try:
+                return self._evaluation(worker).differential(given)
+            except EvaluationError:
+                # A row that cannot be evaluated may be gone again: then nothing is wrong with what is left.
+                return self._evaluation(worker).differential(given, netted=True)
 
     def _evaluation(self, worker: Worker) -> Evaluation:
         g = self._ground
@@ -350,6 +359,13 @@ def difference_sql(old: str, new: str, table: Table) -> str:
         f"FROM (SELECT *, true AS __there FROM {old}) o FULL OUTER JOIN (SELECT *, true AS __there FROM {new}) n "
         f"ON {keys_equal_sql('o', 'n', key)}"
     )
+
+
+def _live(snapshot: Snapshot, table_id: str) -> tuple[Table, StreamTable]:
+    stream = snapshot.streams.get(table_id)
+    if stream is None:
+        raise BusyError("the stream table was dropped by another process", hint="Nothing was changed.")
+    return snapshot.tables[table_id], stream
 
 
 def state_tables(snapshot: Snapshot, table_id: str) -> dict[str, Table]:

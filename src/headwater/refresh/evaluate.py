@@ -22,7 +22,7 @@ from headwater.model.tables import Table
 from headwater.plan.printer import BROADCAST_HINT
 from headwater.refresh.template import StageText, Template, Text
 from headwater.store.layout import Bound, Layout, column_bounds
-from headwater.store.netting import net_changes_sql
+from headwater.store.netting import copies_sql, net_changes_sql, net_sql
 from headwater.store.reading import Changes, Reader, Source
 from headwater.store.rows import ACTION, CHANGED, HASH, WEIGHT, Rows, arrow_rows
 from headwater.store.writing import Writer
@@ -85,9 +85,12 @@ class Evaluation:
 
     # differential -----------------------------------------------------------------------------------------------------------
 
-    def differential(self, given: RefreshInput) -> Outcome:
-        """Compute the change of every state and of the result from the changes of the sources."""
-        self._load_changes(given)
+    def differential(self, given: RefreshInput, *, netted: bool = False) -> Outcome:
+        """Compute the change of every state and of the result from the changes of the sources.
+
+        `netted`: first take out what cancels, so that a row which came and went is not evaluated at all.
+        """
+        self._load_changes(given, netted)
         total = sum(c.count for c in self._changes.values())
         inserts_only = all(c.deletes == 0 for c in self._changes.values())
         outcome = Outcome(total)
@@ -111,13 +114,18 @@ class Evaluation:
         outcome.add(target, self._writer.materialised(self._worker, self._worker.sql(selected), target, expected))
         return outcome
 
-    def _load_changes(self, given: RefreshInput) -> None:
+    def _load_changes(self, given: RefreshInput, netted: bool) -> None:
         for table_id, names in given.template.source_reads("changes").items():
             source = given.sources[table_id]
             fields = _fields(source.table, [n for n in names if n != WEIGHT])
             changes = self._reader.changes(self._worker, source, given.frontier, given.version, fields)
             self._changes[table_id] = changes
-            self._relations["changes", table_id] = _relevant(changes, source.table, fields)
+            relevant = _relevant(changes, source.table, fields)
+            if netted:
+                net = f"({net_sql(relevant, fields)})"
+                columns = "".join(quoted(f.name) + ", " for f in fields)
+                relevant = f"({copies_sql(net, f'{columns}CAST(sign({WEIGHT}) AS INT) AS {WEIGHT}')})"
+            self._relations["changes", table_id] = relevant
 
     # stages -----------------------------------------------------------------------------------------------------------------
 
@@ -165,8 +173,8 @@ class Evaluation:
 
     def _groups_of_changes(self, stage: StageText, names: Sequence[str]) -> pa.Table | None:
         changes = next(iter(self._changes.values())) if len(self._changes) == 1 else None
-        if changes is None or changes.arrow is None:
-            return None
+        if changes is None or changes.arrow is None or stage.always_rescan:
+            return None  # groups that a WHERE hides would be deleted and never read again
         if not stage.source_groups:  # no GROUP BY: the one group
             return pa.table({names[0]: pa.array([0], pa.int32())})
         origins = [g for g in stage.source_groups if g is not None]

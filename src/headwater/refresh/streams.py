@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from headwater.catalog import Snapshot
 from headwater.engine.jobs import counting_jobs
-from headwater.errors import HasDependentsError
+from headwater.errors import BusyError, DuplicateTableError, HasDependentsError
 from headwater.model.commit import Change, Commit, CreateTable, DefineStream, DropTable
 from headwater.model.tables import (
     RefreshAction,
@@ -73,9 +73,10 @@ def create_stream(
         )
     )
     write_ids: list[str] = []
-    for table_id, rows in outcome.rows.items():
+    for table_id, rows in list(outcome.rows.items()):
         if rows.count:
-            batch, ids = ground.writer.batch(rows, outcome.tables[table_id])
+            outcome.rows[table_id] = ground.writer.stored(rows, outcome.tables[table_id])
+            batch, ids = ground.writer.batch(outcome.rows[table_id], outcome.tables[table_id])
             changes.append(batch)
             write_ids += ids
     made = outcome.rows.get(target.id, Rows(0, 0, 0))
@@ -94,7 +95,12 @@ def create_stream(
         None,
         snapshot.version,
     )
-    ground.catalog.commit(Commit(tuple(changes), write_ids=tuple(write_ids), history=(record,)))
+    try:
+        ground.catalog.commit(Commit(tuple(changes), write_ids=tuple(write_ids), history=(record,)))
+    except (BusyError, DuplicateTableError):  # refused: nothing names the files
+        for rows in outcome.rows.values():
+            ground.writer.discard(rows)
+        raise
     return target.id
 
 

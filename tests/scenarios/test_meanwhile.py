@@ -1,12 +1,14 @@
-"""Vacuum while another process is in the middle of a refresh: what the refresh relies on stays, or the refresh is refused.
+"""What others do between the moment a process reads and the moment it commits: it is refused as busy, or it is right.
 
-The dangerous moment is between the version that a refresh reads and its commit: its new frontier is not in the catalog yet, so
-vacuum could take the changes after it for unneeded, or sum them with changes before it.
+The dangerous things are those that the commit does not see by itself. The new frontier of a refresh is not in the catalog yet, so
+vacuum could take the changes after it for unneeded, or sum them with changes before it. A change of definition could set a frontier
+back that somebody else has moved on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ import pytest
 
 import headwater as hw
 from headwater.errors import BusyError
+from headwater.refresh.graph import topological
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +77,7 @@ def test_changes_after_a_first_refresh_in_flight(pair: tuple[Any, Any]) -> None:
         other.compact("t")
         other.vacuum()
 
-    _before_commit(one, 2, meanwhile)  # the first commit defines the stream table, the second populates it
+    _before_commit(one, 1, meanwhile)
     _finish(one, other, lambda: one.create_stream_table("s", QUERY))
 
 
@@ -91,6 +94,28 @@ def test_changes_around_a_differential_refresh_in_flight(pair: tuple[Any, Any]) 
 
     _before_commit(one, 1, meanwhile)
     _finish(one, other, lambda: one.refresh("s"))
+
+
+def test_a_refresh_while_another_alters_the_schedule(pair: tuple[Any, Any]) -> None:
+    one, other = pair
+    one.create_stream_table("s", QUERY)
+    _insert(one, 100)
+    _before_commit(one, 1, lambda: other.refresh("s"))
+    _finish(one, other, lambda: one.alter_stream_table("s", schedule="5m"))
+
+
+def test_a_stream_table_dropped_while_all_are_refreshed(pair: tuple[Any, Any]) -> None:
+    one, other = pair
+    one.create_stream_table("a", QUERY)
+    one.create_stream_table("s", QUERY)
+    _insert(one, 100)
+    _before_commit(one, 1, lambda: other.drop_stream_table("s" if order[0] == "a" else "a"))
+    order = [one.snapshot().tables[i].name for i in topological(one.snapshot())]
+    with suppress(BusyError):
+        one.refresh()
+    assert one.verify(order[0]).equal
+    one.close()
+    other.close()
 
 
 def test_vacuum_with_a_longer_retention_than_before(pair: tuple[Any, Any]) -> None:
