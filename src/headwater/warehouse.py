@@ -31,7 +31,7 @@ from headwater.execute import executed
 from headwater.model.commit import Commit, CreateTable, DefineStream, DropTable, SetSchema
 from headwater.model.reports import Result, TableStatus, Validation
 from headwater.model.schema import Field
-from headwater.model.tables import RefreshAction, RefreshMode, RefreshRecord, StreamTable, Table, TableKind
+from headwater.model.tables import REREAD, RefreshAction, RefreshMode, RefreshRecord, StreamTable, Table, TableKind
 from headwater.refresh.cycle import Refresher, RefreshReport, pending_sources
 from headwater.refresh.definition import Planned, planned, require_mode, require_no_cycle
 from headwater.refresh.graph import dependents_of, topological
@@ -366,6 +366,13 @@ class Warehouse:
         if stream.frontier is None:
             table = snapshot.tables[stream.table_id]
             raise WrongKindError(f'stream table "{table.name}" is not populated yet', hint="Refresh it first.")
+        if stream.status == REREAD:
+            table = snapshot.tables[stream.table_id]
+            raise UnknownVersionError(
+                f'the sources of stream table "{table.name}" at its frontier are no longer kept',
+                detail=stream.last_error,
+                hint="Refresh it: it will read its sources anew.",
+            )
         return verified(self._ground, self._refresher, snapshot, stream)
 
     def validate_query(self, query: Any) -> Validation:

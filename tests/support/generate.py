@@ -150,13 +150,13 @@ class Case:
         return replace(self, streams=tuple(s for s in self.streams if s.name not in gone))
 
 
-def random_case(seed: int, *, streams: int = 8, steps: int = 5) -> Case:
+def random_case(seed: int, *, streams: int = 8, steps: int = 8) -> Case:
     """Return the case of a seed: the same one forever."""
     rng = Random(f"case {seed}")
     table = _table(rng, "t", keyed=rng.random() < 0.6)
     specs = list(_streams(rng, table, streams))
-    history = [(Insert(table.name, _rows(rng, table, rng.randint(0, MOST_ROWS)), "arrow"),)]
-    history += [tuple(_operation(rng, table) for _ in range(rng.choice((1, 1, 2, 3)))) for _ in range(steps)]
+    history = [(Insert(table.name, _rows(rng, table, rng.choice((0, 12, 25, MOST_ROWS))), "arrow"),)]
+    history += [tuple(_step(rng, table)) for _ in range(steps)]
     widened = Column("added", "int", "INT")
     if rng.random() < 0.3:
         history.insert(rng.randint(1, len(history)), (AddColumn(table.name, widened), *_touching(rng, table)))
@@ -210,7 +210,7 @@ def _rows(rng: Random, table: TableSpec, count: int) -> tuple[Row, ...]:
 
 def _chosen(rng: Random, table: TableSpec) -> tuple[int, ...]:
     if table.keyed:
-        return tuple(sorted(rng.sample(range(IDS), rng.choice((1, 3, 8, 25)))))
+        return tuple(sorted(rng.sample(range(IDS), rng.choice((2, 5, 12, 25)))))
     return tuple(sorted(rng.sample(range(KEYS), rng.choice((1, 1, 2)))))
 
 
@@ -218,7 +218,7 @@ def _operation(rng: Random, table: TableSpec) -> Operation:
     name = table.name
     roll = rng.random()
     if roll < 0.2:
-        return Insert(name, _rows(rng, table, rng.choice((0, 1, 3, 10))), rng.choice(("dicts", "arrow", "sql")))
+        return Insert(name, _rows(rng, table, rng.choice((0, 1, 3, 6, 10))), rng.choice(("dicts", "arrow", "sql")))
     if roll < 0.45:
         free = [c for c in table.columns if c.name not in ("id", "k")]
         chosen = rng.sample(free, rng.randint(1, min(3, len(free))))
@@ -247,6 +247,14 @@ def _operation(rng: Random, table: TableSpec) -> Operation:
         Update(name, _chosen(rng, table), {"g": draw(rng, "string")}),
     )
     return Atomic(parts[: rng.randint(2, 4)])
+
+
+def _step(rng: Random, table: TableSpec) -> Iterator[Operation]:
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        op = _operation(rng, table)
+        yield op
+        if isinstance(op, Delete) and op.chosen is None and rng.random() < 0.8:
+            yield Insert(table.name, _rows(rng, table, 12), "dicts")
 
 
 def _one_per_selector(table: TableSpec, rows: tuple[Row, ...]) -> tuple[Row, ...]:

@@ -115,6 +115,11 @@ class Batch:
     removed: int | None = None
 
 
+ACTIVE = "ACTIVE"
+REREAD = "REREAD"
+"""Status of a stream table whose changes were given up: its next refresh reads its sources anew."""
+
+
 @dataclass(frozen=True, slots=True)
 class StreamTable:
     """The definition of a stream table and how far it has come. `frontier` is the version its contents stand for."""
@@ -125,7 +130,7 @@ class StreamTable:
     schedule: str | None
     definition: str
     frontier: int | None
-    status: str = "ACTIVE"
+    status: str = ACTIVE
     full_ms: float | None = None
     diff_ms: float | None = None
     last_error: str | None = None

@@ -20,7 +20,7 @@ from headwater.engine.worker import Frame, Worker
 from headwater.errors import BusyError, EvaluationError
 from headwater.model.commit import Change, Commit, LeaseToken, MoveFrontier
 from headwater.model.sql import quoted
-from headwater.model.tables import RefreshAction, RefreshMode, RefreshRecord, StreamTable, Table
+from headwater.model.tables import ACTIVE, REREAD, RefreshAction, RefreshMode, RefreshRecord, StreamTable, Table
 from headwater.refresh.definition import Definition
 from headwater.refresh.evaluate import Evaluation, Outcome, RefreshInput, check_failure
 from headwater.refresh.template import Text
@@ -66,7 +66,7 @@ def chosen(stream: StreamTable, definition: Definition, *, full: bool) -> tuple[
         return RefreshAction.FULL, "refresh mode is FULL"
     if definition.template is None:
         return RefreshAction.FULL, definition.reason
-    if stream.status == "REREAD":
+    if stream.status == REREAD:
         return RefreshAction.FULL, "its changes were no longer kept"
     return RefreshAction.DIFFERENTIAL, "the query is maintained from changes"
 
@@ -180,8 +180,8 @@ class Refresher:
                 raise check_failure(error) from error
             raise
         duration = (time.perf_counter() - began) * 1000
-        if stream.status != "ACTIVE" or stream.last_error:
-            self._ground.catalog.set_stream_status(table_id, "ACTIVE", None)
+        if stream.status != ACTIVE or stream.last_error:
+            self._ground.catalog.set_stream_status(table_id, ACTIVE, None)
         LOG.info(
             "refreshed table=%s action=%s rows_in=%d inserted=%d deleted=%d ms=%.0f jobs=%d version=%d",
             table.name,

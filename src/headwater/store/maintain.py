@@ -25,7 +25,7 @@ from headwater.engine.worker import Worker
 from headwater.errors import BusyError, HeadwaterError
 from headwater.model.commit import Commit, ReplaceBase, ReplaceBatches
 from headwater.model.sql import quoted
-from headwater.model.tables import Batch, BatchFormat, DataFile, Table, TableKind
+from headwater.model.tables import REREAD, Batch, BatchFormat, DataFile, Table, TableKind
 from headwater.store.export import export_base
 from headwater.store.ground import Ground
 from headwater.store.layout import column_bounds, files_within
@@ -285,10 +285,9 @@ class Maintenance:
         table = snapshot.tables.get(table_id)
         if table is None:
             return 0, 0
-        frontiers = [snapshot.streams[d].frontier for d in snapshot.dependents.get(table_id, ())]
-        stands = {f for f in frontiers if f is not None} | {keep_from, table.base_version, *catalog.pinned_versions()}
-        points = sorted(stands)
         batches = catalog.manifest(table_id, snapshot.version).batches
+        frontiers = self._frontiers(snapshot, table, batches, keep_from)
+        points = sorted(frontiers | {keep_from, table.base_version, *catalog.pinned_versions()})
         old = [b for b in batches if b.last_version <= points[0]]
         if old:
             catalog.commit(Commit((ReplaceBatches(table_id, tuple(b.id for b in old)),)))
@@ -298,6 +297,25 @@ class Maintenance:
             if high <= keep_from and len(between) > 1:
                 summed += self._sum(table_id, between)
         return len(old), summed
+
+    def _frontiers(self, snapshot: Snapshot, table: Table, batches: Sequence[Batch], keep_from: int) -> set[int]:
+        """Return where the consumers of a table stand, without those for which more is kept than the limit allows.
+
+        Such a consumer is marked: its next refresh reads its sources anew instead of their changes.
+        """
+        limit = self._ground.settings.consumer_limit_rows
+        found = set()
+        for consumer in snapshot.dependents.get(table.id, ()):
+            stream = snapshot.streams[consumer]
+            if stream.frontier is None or stream.status == REREAD:
+                continue
+            waiting = sum(b.inserts + b.deletes for b in batches if b.first_version > stream.frontier)
+            if limit and stream.frontier < keep_from and waiting > limit:
+                reason = f"{waiting} change rows of {table.name} waited for it, the limit is {limit}"
+                self._ground.catalog.set_stream_status(consumer, REREAD, reason)
+            else:
+                found.add(stream.frontier)
+        return found
 
     def _sum(self, table_id: str, batches: Sequence[Batch]) -> int:
         """Replace batches that nobody stands between by their sum; the mask of changed columns is lost with the steps."""
