@@ -77,10 +77,9 @@ def _load(wh: hw.Warehouse, rows: int) -> None:
 def _change(wh: hw.Warehouse, rows: int, count: int, turn: int) -> None:
     """Update `count` rows spread over the table: amount, score and sometimes the customer."""
     step = max(1, rows // count)
-    if count == 1:
-        where = f"id = {(turn * 7_919_131) % rows}"
-    else:
-        where = f"pmod(id, {step}) = {turn % step} AND id < {step * count}"
+    where = (
+        f"id = {turn * 7919131 % rows}" if count == 1 else f"pmod(id, {step}) = {turn % step} AND id < {step * count}"
+    )
     wh.update(
         "facts",
         set={

@@ -19,12 +19,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import headwater as hw
-from headwater.engine.session import start_session
-from headwater.settings import Settings
 from tests.support.generate import Case, random_case
 from tests.support.oracle import Tally, WrongResultError, interpreted, run_case
 from tests.support.shrink import Cut, described, shrunk
+
+import headwater as hw
+from headwater.engine.session import start_session
+from headwater.settings import Settings
 
 
 def main(arguments: list[str]) -> int:
@@ -44,11 +45,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--refreshes", type=int, default=0, help="stop after this many refreshes")
     seed = int(os.environ.get("SOAK_SEED", "1000"))
     parser.add_argument("--seed", type=int, default=seed, help="the first seed (default: SOAK_SEED, or 1000)")
-    parser.add_argument("--compiled", action="store_true", help="let Spark compile its queries to Java, as in production")
+    parser.add_argument(
+        "--compiled", action="store_true", help="let Spark compile its queries to Java, as in production"
+    )
     parser.add_argument("--no-shrink", action="store_true", help="print failing cases whole")
     parser.add_argument("--report", type=Path, help="append failing cases to this file")
     parser.add_argument("--replay", type=int, help="run the case of this seed alone")
-    parser.add_argument("--operations", default="", help="of the replayed case: step.position of each operation to keep")
+    parser.add_argument(
+        "--operations", default="", help="of the replayed case: step.position of each operation to keep"
+    )
     parser.add_argument("--streams", default="", help="of the replayed case: name:items of each stream table to keep")
     return parser
 

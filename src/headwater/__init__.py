@@ -1,11 +1,11 @@
 """Headwater: stream tables for Apache Spark.
 
-    import headwater as hw
+import headwater as hw
 
-    wh = hw.connect("shop")
-    wh.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, region STRING, amount DECIMAL(12, 2))")
-    wh.create_stream_table("sales", "SELECT region, count(*) AS n, sum(amount) AS total FROM orders GROUP BY region")
-    wh.refresh("sales")
+wh = hw.connect("shop")
+wh.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, region STRING, amount DECIMAL(12, 2))")
+wh.create_stream_table("sales", "SELECT region, count(*) AS n, sum(amount) AS total FROM orders GROUP BY region")
+wh.refresh("sales")
 """
 
 from __future__ import annotations

@@ -82,7 +82,11 @@ class UnknownTableError(HeadwaterError):
 
     def __init__(self, name: str, known: list[str]) -> None:
         near = get_close_matches(name, known, n=3, cutoff=0.5)
-        hint = f"Did you mean {' or '.join(chr(34) + n + chr(34) for n in near)}?" if near else "`headwater status` lists all tables."
+        hint = (
+            f"Did you mean {' or '.join(chr(34) + n + chr(34) for n in near)}?"
+            if near
+            else "`headwater status` lists all tables."
+        )
         super().__init__(f'table "{name}" does not exist', hint=hint)
         self.name = name
         self.nearest = near

@@ -135,6 +135,12 @@ def _create_table(wh: Warehouse, statement: st.CreateTable) -> Result:
     existing = wh.snapshot().table(name)
     if existing is not None and statement.if_not_exists:
         return Result(f'table "{existing.name}" exists already, nothing created')
+    if existing is not None and statement.or_replace and statement.query is not None:
+        raise StatementError(
+            f'table "{existing.name}" exists and cannot be replaced by a query',
+            detail="It would be gone if the query failed, or read it.",
+            hint="Create it under another name, or DROP TABLE first.",
+        )
     if existing is not None and statement.or_replace:
         wh.drop_table(name)
     if statement.query is None:

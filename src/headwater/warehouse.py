@@ -401,8 +401,9 @@ class Warehouse:
         snapshot = self.snapshot()
         table = self.lookup(snapshot, name)
         at = self._readable(snapshot, table, version)
+        then = table if version is None else self._catalog.snapshot(at).tables[table.id]
         with self._ground.engine.worker() as worker:
-            frame = self._ground.reader.state(worker, self._ground.source(snapshot, table), at, table.schema.visible)
+            frame = self._ground.reader.state(worker, self._ground.source(snapshot, table), at, then.schema.visible)
         return self._pins.held(self._ground.engine.for_user(frame), snapshot.version)
 
     def _readable(self, snapshot: Snapshot, table: Table, version: int | None) -> int:
@@ -424,8 +425,7 @@ class Warehouse:
         snapshot = self.snapshot()
         table = self.lookup(snapshot, name)
         last = self._readable(snapshot, table, upto)
-        if after >= table.created:
-            self._readable(snapshot, table, after)
+        self._readable(snapshot, table, max(after, table.created))
         with self._ground.engine.worker() as worker:
             source = self._ground.source(snapshot, table)
             found = self._ground.reader.changes(worker, source, after, last, table.schema.visible)

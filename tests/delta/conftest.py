@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-import headwater as hw
 from tests.support.lab import Lab
 from tests.support.oracle import interpreted
+
+import headwater as hw
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

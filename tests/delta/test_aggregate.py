@@ -7,9 +7,9 @@ from decimal import Decimal
 from random import Random
 
 import pytest
+from tests.support.lab import Lab
 
 from headwater.errors import EvaluationError
-from tests.support.lab import Lab
 
 SMALLEST, LARGEST = -(2**63), 2**63 - 1
 
@@ -107,7 +107,9 @@ def test_group_key_and_value_change_together(lab: Lab) -> None:
 
 def test_an_empty_group_disappears_and_comes_back_afresh(lab: Lab) -> None:
     t = lab.table("g STRING, v INT, d DOUBLE", [("a", 5, 5.0), ("b", 1, 1.0)])
-    s = lab.stream(f"SELECT g, sum(v) AS s, max(v) AS m, sum(d) AS d, var_pop(d) AS p, count(DISTINCT v) AS c FROM {t} GROUP BY g")
+    s = lab.stream(
+        f"SELECT g, sum(v) AS s, max(v) AS m, sum(d) AS d, var_pop(d) AS p, count(DISTINCT v) AS c FROM {t} GROUP BY g"
+    )
     lab.sql(f"DELETE FROM {t} WHERE g = 'a'")
     assert s.follow() == [("b", 1, 1, 1.0, 0.0, 1)]
     lab.sql(f"INSERT INTO {t} VALUES ('a', 2, 2.0)")
@@ -119,7 +121,11 @@ def test_an_empty_group_disappears_and_comes_back_afresh(lab: Lab) -> None:
 
 
 def test_wide_decimals_are_summed_to_the_last_digit(lab: Lab) -> None:
-    values = [Decimal("999999999999999999.0000000001"), Decimal("-0.0000000003"), Decimal("123456789012345678.1234567891")]
+    values = [
+        Decimal("999999999999999999.0000000001"),
+        Decimal("-0.0000000003"),
+        Decimal("123456789012345678.1234567891"),
+    ]
     t = lab.table("id BIGINT, m DECIMAL(38,10)", list(enumerate(values)), key="id")
     s = lab.stream(f"SELECT sum(m) AS s, avg(m) AS a FROM {t}")
     lab.sql(f"UPDATE {t} SET m = if(id = 0, 999999999999999999.0000000002BD, -0.0000000002BD) WHERE id < 2")
@@ -173,7 +179,9 @@ def test_average_of_decimals_equals_sparks_to_the_last_digit(lab: Lab, ddl: str)
     digits = 10 ** (precision - 1)
 
     def rows(count: int, first: int) -> list[tuple[int, int, Decimal]]:
-        return [(first + i, rng.randrange(7), Decimal(f"{rng.randrange(-digits, digits)}E-{scale}")) for i in range(count)]
+        return [
+            (first + i, rng.randrange(7), Decimal(f"{rng.randrange(-digits, digits)}E-{scale}")) for i in range(count)
+        ]
 
     t = lab.table(f"id BIGINT, g INT, m {ddl}", rows(40, 0), key="id")
     s = lab.stream(f"SELECT g, avg(m) AS a, sum(m) AS s FROM {t} GROUP BY g")
@@ -197,7 +205,9 @@ def test_calls_over_constants(lab: Lab) -> None:
     assert s.follow() == [one, two]
 
 
-@pytest.mark.parametrize("call", ["count(1 + 1)", "count('NULL')", "count(NULL)", "count_if(true)", "min(7)", "bool_or(true)", "sum(1.5)"])
+@pytest.mark.parametrize(
+    "call", ["count(1 + 1)", "count('NULL')", "count(NULL)", "count_if(true)", "min(7)", "bool_or(true)", "sum(1.5)"]
+)
 def test_one_call_over_a_constant_alone(lab: Lab, call: str) -> None:
     t = lab.table("g STRING", [("a",), ("a",), ("b",)])
     s = lab.stream(f"SELECT g, {call} AS c FROM {t} GROUP BY g")
@@ -208,7 +218,9 @@ def test_one_call_over_a_constant_alone(lab: Lab, call: str) -> None:
 
 def test_the_same_column_grouped_and_aggregated(lab: Lab) -> None:
     t = lab.table("v INT", [(1,), (1,), (None,)])
-    s = lab.stream(f"SELECT v, v + 1 AS w, sum(v) AS s, count(v) AS n, max(v) AS m, count(DISTINCT v) AS d FROM {t} GROUP BY v")
+    s = lab.stream(
+        f"SELECT v, v + 1 AS w, sum(v) AS s, count(v) AS n, max(v) AS m, count(DISTINCT v) AS d FROM {t} GROUP BY v"
+    )
     lab.sql(f"INSERT INTO {t} VALUES (1), (NULL), (2)")
     assert s.follow() == [(None, None, None, 0, None, 0), (1, 2, 3, 3, 1, 1), (2, 3, 2, 1, 2, 1)]
 
@@ -227,14 +239,19 @@ def test_groups_of_every_odd_value(lab: Lab) -> None:
     assert len(s.rows()) == 3
     lab.sql(f"DELETE FROM {t} WHERE v IN (2, 3)")
     assert sorted(row[-1] for row in s.follow()) == [1, 4, 5]
-    lab.sql(f"UPDATE {t} SET d = DOUBLE('NaN'), f = FLOAT('-0.0'), b = X'00', a = array(1, NULL), s = named_struct('x', NULL, 'y', 'é')")
+    lab.sql(
+        f"UPDATE {t} SET d = DOUBLE('NaN'), f = FLOAT('-0.0'), b = X'00', a = array(1, NULL), s = named_struct('x', NULL, 'y', 'é')"
+    )
     assert [(row[-2], row[-1]) for row in s.follow()] == [(10, 5)]
 
 
 def test_an_aggregate_of_an_aggregate(lab: Lab) -> None:
     t = lab.table("id BIGINT, g STRING, v INT", [(i, "abcd"[i % 4], i % 3) for i in range(12)], key="id")
     inner = f"SELECT g, count(*) AS n, sum(v) AS s, max(v) AS m FROM {t} GROUP BY g"
-    s = lab.stream(f"SELECT n, sum(s) AS s, max(m) AS m, count(*) AS c, collect_list(g) AS l FROM ({inner}) GROUP BY n", free=("l",))
+    s = lab.stream(
+        f"SELECT n, sum(s) AS s, max(m) AS m, count(*) AS c, collect_list(g) AS l FROM ({inner}) GROUP BY n",
+        free=("l",),
+    )
     lab.sql(f"DELETE FROM {t} WHERE id IN (0, 1, 5)")
     assert [(row[0], row[3]) for row in s.follow()] == [(1, 1), (2, 1), (3, 2)]
     lab.sql(f"UPDATE {t} SET g = 'a'")

@@ -53,7 +53,9 @@ def test_select_distinct_follows_the_last_copy(lab: Lab) -> None:
 
 
 def test_distinct_of_floats_has_one_zero_and_one_nan(lab: Lab) -> None:
-    t = lab.table("id BIGINT, d DOUBLE", [(1, 0.0), (2, -0.0), (3, float("nan")), (4, float("nan")), (5, 1.5)], key="id")
+    t = lab.table(
+        "id BIGINT, d DOUBLE", [(1, 0.0), (2, -0.0), (3, float("nan")), (4, float("nan")), (5, 1.5)], key="id"
+    )
     s = lab.stream(f"SELECT count(DISTINCT d) AS n, count(DISTINCT -d) AS m, sum(DISTINCT d) AS s FROM {t}")
     assert s.rows() == [(3, 3, "NaN")]
     lab.sql(f"DELETE FROM {t} WHERE id IN (1, 3)")
@@ -73,7 +75,11 @@ def test_distinct_without_groups_and_on_an_empty_table(lab: Lab) -> None:
 
 
 def test_distinct_of_structs_and_arrays(lab: Lab) -> None:
-    t = lab.table("id BIGINT, a ARRAY<INT>, s STRUCT<x: INT>", [(1, [1], {"x": 1}), (2, [1], None), (3, [], {"x": None})], key="id")
+    t = lab.table(
+        "id BIGINT, a ARRAY<INT>, s STRUCT<x: INT>",
+        [(1, [1], {"x": 1}), (2, [1], None), (3, [], {"x": None})],
+        key="id",
+    )
     s = lab.stream(f"SELECT count(DISTINCT a) AS a, count(DISTINCT s) AS s, count(DISTINCT a, s) AS b FROM {t}")
     assert s.rows() == [(2, 2, 2)]
     lab.sql(f"UPDATE {t} SET a = array(1), s = named_struct('x', 1) WHERE id > 1")

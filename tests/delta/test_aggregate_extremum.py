@@ -9,10 +9,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-
-import headwater as hw
 from tests.support.lab import Lab
 from tests.support.oracle import interpreted
+
+import headwater as hw
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,11 +89,24 @@ def test_more_changes_in_one_batch_than_the_buffer_holds(tiny: Lab) -> None:
         ("STRING", ["''", "'a'", "'B'", "'é'", "'日本'", "'😀'"]),
         ("BINARY", ["X''", "X'00'", "X'FF'", "X'7F00'"]),
         ("DATE", ["DATE'0001-01-01'", "DATE'1582-10-04'", "DATE'9999-12-31'", "DATE'2024-02-29'"]),
-        ("TIMESTAMP", ["TIMESTAMP'0001-01-02 00:00:00Z'", "TIMESTAMP'1883-11-18 12:03:58Z'", "TIMESTAMP'9999-12-30 00:00:00Z'"]),
+        (
+            "TIMESTAMP",
+            ["TIMESTAMP'0001-01-02 00:00:00Z'", "TIMESTAMP'1883-11-18 12:03:58Z'", "TIMESTAMP'9999-12-30 00:00:00Z'"],
+        ),
         ("TIMESTAMP_NTZ", ["TIMESTAMP_NTZ'0001-01-01 00:00:00'", "TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'"]),
         ("ARRAY<INT>", ["array()", "array(1)", "array(1, NULL)", "array(NULL)", "array(0, 9)"]),
-        ("STRUCT<a: INT, b: STRING>", ["named_struct('a', NULL, 'b', 'x')", "named_struct('a', 1, 'b', NULL)", "named_struct('a', 1, 'b', '')"]),
-        ("DECIMAL(38,10)", ["9999999999999999999999999999.9999999999BD", "-9999999999999999999999999999.9999999999BD", "0.0000000001BD"]),
+        (
+            "STRUCT<a: INT, b: STRING>",
+            ["named_struct('a', NULL, 'b', 'x')", "named_struct('a', 1, 'b', NULL)", "named_struct('a', 1, 'b', '')"],
+        ),
+        (
+            "DECIMAL(38,10)",
+            [
+                "9999999999999999999999999999.9999999999BD",
+                "-9999999999999999999999999999.9999999999BD",
+                "0.0000000001BD",
+            ],
+        ),
         ("BIGINT", ["-9223372036854775808", "9223372036854775807", "0"]),
         ("BOOLEAN", ["true", "false"]),
     ],
@@ -116,7 +129,9 @@ def test_the_extremum_of_every_ordered_type_comes_and_goes(tiny: Lab, ddl: str, 
 def test_random_histories_with_a_tiny_buffer(tiny: Lab) -> None:
     rng = Random(7)
     t = tiny.table("id BIGINT, g INT, v INT", key="id")
-    s = tiny.stream(f"SELECT g, min(v) AS lo, max(v) AS hi, max(v) FILTER (WHERE v % 2 = 0) AS even, count(*) AS n FROM {t} GROUP BY g")
+    s = tiny.stream(
+        f"SELECT g, min(v) AS lo, max(v) AS hi, max(v) FILTER (WHERE v % 2 = 0) AS even, count(*) AS n FROM {t} GROUP BY g"
+    )
     rescans = 0
     for step in range(8):
         ids = range(100 * step, 100 * step + rng.randrange(12))

@@ -9,10 +9,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-import headwater as hw
 from tests.support.lab import Lab
 from tests.support.oracle import interpreted
+
+import headwater as hw
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,7 +110,13 @@ def test_long_histories_stay_within_the_tolerance(lab: Lab) -> None:
     t = lab.table("id BIGINT, g INT, d DOUBLE", [(i, i % 3, rng.random()) for i in range(30)], key="id")
     s = lab.stream(f"SELECT g, sum(d) AS s, avg(d) AS a, stddev(d) AS v FROM {t} GROUP BY g")
     for step in range(8):
-        lab.wh.insert(t, [{"id": 1000 * (step + 1) + i, "g": i % 3, "d": rng.random() * 10 ** rng.choice((0, 3, 9))} for i in range(9)])
+        lab.wh.insert(
+            t,
+            [
+                {"id": 1000 * (step + 1) + i, "g": i % 3, "d": rng.random() * 10 ** rng.choice((0, 3, 9))}
+                for i in range(9)
+            ],
+        )
         lab.sql(f"DELETE FROM {t} WHERE d > 10 AND id % 2 = {step % 2}")
         s.follow()
     s.verify()

@@ -6,7 +6,9 @@ from tests.support.lab import Lab
 
 
 def test_order_by_inside_string_agg_is_kept(lab: Lab) -> None:
-    t = lab.table("id BIGINT, g STRING, s STRING, o INT", [(1, "a", "x", 3), (2, "a", "y", 1), (3, "b", "z", 1)], key="id")
+    t = lab.table(
+        "id BIGINT, g STRING, s STRING, o INT", [(1, "a", "x", 3), (2, "a", "y", 1), (3, "b", "z", 1)], key="id"
+    )
     s = lab.stream(f"SELECT g, string_agg(s, ',') WITHIN GROUP (ORDER BY o DESC) AS l FROM {t} GROUP BY g")
     assert s.rows() == [("a", "x,y"), ("b", "z")]
     lab.sql(f"INSERT INTO {t} VALUES (4, 'a', 'w', 2)")
@@ -59,7 +61,9 @@ def test_every_order_dependent_call_follows(lab: Lab) -> None:
 
 def test_a_rescan_over_a_filter_and_an_expression_key(lab: Lab) -> None:
     t = lab.table("id BIGINT, g STRING, v INT", [(1, "a", 1), (2, "A", 2), (3, "b", 3), (4, "a", None)], key="id")
-    s = lab.stream(f"SELECT upper(g) AS u, sort_array(collect_list(v * 2)) AS c FROM {t} WHERE coalesce(v, 0) < 5 GROUP BY upper(g)")
+    s = lab.stream(
+        f"SELECT upper(g) AS u, sort_array(collect_list(v * 2)) AS c FROM {t} WHERE coalesce(v, 0) < 5 GROUP BY upper(g)"
+    )
     lab.sql(f"UPDATE {t} SET v = 9 WHERE id = 2")
     assert s.follow() == [("A", (2,)), ("B", (6,))]
     lab.sql(f"UPDATE {t} SET g = 'B', v = 4 WHERE id IN (1, 2)")
@@ -68,7 +72,9 @@ def test_a_rescan_over_a_filter_and_an_expression_key(lab: Lab) -> None:
 
 def test_a_group_whose_float_key_was_maintained(lab: Lab) -> None:
     """The inner sum is maintained (0.1 + 0.7 + 0.2 - 0.7 is not 0.1 + 0.2), the outer group is read again: both must mean the same."""
-    t = lab.table("id BIGINT, k STRING, d DOUBLE", [(1, "a", 0.1), (2, "a", 0.7), (3, "a", 0.2), (4, "b", 5.0)], key="id")
+    t = lab.table(
+        "id BIGINT, k STRING, d DOUBLE", [(1, "a", 0.1), (2, "a", 0.7), (3, "a", 0.2), (4, "b", 5.0)], key="id"
+    )
     s = lab.stream(f"SELECT s, collect_list(k) AS c FROM (SELECT k, sum(d) AS s FROM {t} GROUP BY k) GROUP BY s")
     lab.sql(f"DELETE FROM {t} WHERE id = 2")
     assert [row[1] for row in s.follow()] == [("a",), ("b",)]

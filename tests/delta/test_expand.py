@@ -18,7 +18,9 @@ def test_rollup_keeps_the_null_group_apart_from_the_total(lab: Lab) -> None:
 def test_cube_with_extremum_and_distinct(lab: Lab) -> None:
     rows = [(i, "abc"[i % 3], i % 2 == 0, i % 5) for i in range(12)]
     t = lab.table("id BIGINT, g STRING, b BOOLEAN, v INT", rows, key="id")
-    s = lab.stream(f"SELECT g, b, grouping_id() AS i, max(v) AS m, count(DISTINCT v) AS d FROM {t} GROUP BY CUBE (g, b)")
+    s = lab.stream(
+        f"SELECT g, b, grouping_id() AS i, max(v) AS m, count(DISTINCT v) AS d FROM {t} GROUP BY CUBE (g, b)"
+    )
     lab.sql(f"DELETE FROM {t} WHERE v = 4")
     s.follow()
     lab.sql(f"UPDATE {t} SET g = NULL, b = NULL, v = 9 WHERE id < 4")

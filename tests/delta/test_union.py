@@ -38,6 +38,9 @@ def test_two_tables_change_in_one_refresh(lab: Lab) -> None:
 def test_one_of_two_tables_changes(lab: Lab) -> None:
     left = lab.table("v INT", [(1,)])
     right = lab.table("v INT", [(7,)])
-    s = lab.stream(f"SELECT max(v) AS m, collect_list(v) AS c FROM (SELECT v FROM {left} UNION ALL SELECT v FROM {right})", free=("c",))
+    s = lab.stream(
+        f"SELECT max(v) AS m, collect_list(v) AS c FROM (SELECT v FROM {left} UNION ALL SELECT v FROM {right})",
+        free=("c",),
+    )
     lab.sql(f"INSERT INTO {left} VALUES (3)")
     assert s.follow() == [(7, (1, 3, 7))]

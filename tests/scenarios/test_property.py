@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-import headwater as hw
 from tests.support.generate import random_case
 from tests.support.oracle import Tally, interpreted, run_case
+
+import headwater as hw
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -68,6 +68,39 @@ def test_many_given_rows_pass_through_a_file_that_is_gone_afterwards(
         assert files_on_disk(wh) == set()
 
 
+def test_rows_without_a_key_get_ids_of_their_own_whoever_writes_them(spark: SparkSession, tmp_path: Path) -> None:
+    with hw.connect(tmp_path / "w", spark=spark, settings={"arrow_max_rows": 5, "inline_max_rows": 3}) as wh:
+        wh.sql("CREATE TABLE t (n BIGINT)")
+        wh.sql("INSERT INTO t SELECT id % 5 FROM range(20)")
+        wh.insert("t", [{"n": 1}, {"n": 1}])
+        wh.sql(
+            "MERGE INTO t USING (SELECT id FROM range(4, 24)) s ON t.n = s.id "
+            "WHEN MATCHED THEN UPDATE SET n = -1 WHEN NOT MATCHED THEN INSERT (n) VALUES (s.id)"
+        )
+        wh.apply_changes("t", [{"n": n, "action": "I"} for n in range(9)] + [{"n": -1, "action": "D"}] * 4)
+        with wh.transaction():
+            wh.sql("INSERT INTO t SELECT id FROM range(100, 110)")
+            wh.sql("DELETE FROM t WHERE n IN (100, 1)")
+            wh.insert("t", [{"n": 7}])
+        table = table_of(wh, "t")
+        with wh._ground.engine.worker() as worker:
+            source = wh._ground.source(wh._catalog.snapshot(), table)
+            ids = [r["__row_id"] for r in wh._ground.reader.state(worker, source, wh.version).collect()]
+        assert len(set(ids)) == len(ids) == table.row_count == 50
+        assert max(ids) < table.next_row_id
+        check_hash(wh, "t")
+
+
+def test_the_retention_setting_is_what_vacuum_keeps(spark: SparkSession, tmp_path: Path) -> None:
+    for hours, kept in ((1, True), (0, False)):
+        with hw.connect(tmp_path / f"w{hours}", spark=spark, settings={"retention_hours": hours}) as wh:
+            wh.sql("CREATE TABLE t (n INT)")
+            wh.sql("INSERT INTO t VALUES (1)")
+            wh.sql("INSERT INTO t VALUES (2)")
+            assert (wh.vacuum().oldest_version < wh.version - 1) is kept
+            assert bool(manifest_of(wh, "t").batches) is kept
+
+
 def test_millions_of_rows_go_through_executors(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

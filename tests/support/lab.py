@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headwater.model.tables import RefreshAction
-from headwater.refresh.cycle import RefreshReport
-from headwater.warehouse import Warehouse
 from tests.support.model import plain
 from tests.support.oracle import differences
 from tests.support.queries import EXACT, FREE, Item
+
+from headwater.model.tables import RefreshAction
+from headwater.refresh.cycle import RefreshReport
+from headwater.warehouse import Warehouse
 
 _numbers = itertools.count()
 

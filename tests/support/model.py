@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from typing import Any
 
-from headwater.warehouse import Warehouse
 from tests.support.generate import (
     AddColumn,
     Apply,
@@ -21,6 +20,8 @@ from tests.support.generate import (
     Upsert,
 )
 from tests.support.values import Column, Row, arrow_table, literal
+
+from headwater.warehouse import Warehouse
 
 
 def plain(value: Any) -> Any:

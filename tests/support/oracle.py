@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from headwater.model.tables import RefreshAction
-from headwater.warehouse import Warehouse
 from tests.support.generate import Case, StreamSpec
 from tests.support.model import Model, plain
 from tests.support.queries import BAG, FREE, Item
 from tests.support.values import arrow_table
+
+from headwater.model.tables import RefreshAction
+from headwater.warehouse import Warehouse
 
 TOLERANCE = 1e-9
 
@@ -135,7 +136,9 @@ class _Run:
     def _require_idle(self, step: int, stream: StreamSpec, report: Any, version: int) -> None:
         self.tally.idle += 1
         if report.action is not RefreshAction.NO_DATA or report.spark_jobs or self.wh.version != version:
-            raise WrongResultError("a refresh without changes did something", step=step, stream=stream, detail=str(report))
+            raise WrongResultError(
+                "a refresh without changes did something", step=step, stream=stream, detail=str(report)
+            )
 
     # checks -----------------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,24 @@ from tests.support.values import Column
 
 EXACT, BAG, FREE = "exact", "bag", "free"
 NUMBERS = ("int", "small", "dec", "wide", "double", "float")
-ORDERED = ("int", "small", "big", "string", "dec", "wide", "limit", "double", "wild", "float", "date", "ts", "ntz", "bin", "arr", "struct")
+ORDERED = (
+    "int",
+    "small",
+    "big",
+    "string",
+    "dec",
+    "wide",
+    "limit",
+    "double",
+    "wild",
+    "float",
+    "date",
+    "ts",
+    "ntz",
+    "bin",
+    "arr",
+    "struct",
+)
 GROUPABLE = (*ORDERED, "bool")
 
 
@@ -101,10 +118,26 @@ class _Palette:
 # predicates and values ------------------------------------------------------------------------------------------------------
 
 _TESTS = {
-    "int": ("{c} > 2", "{c} <= 0", "{c} IN (1, 2, NULL)", "{c} % 2 = 0", "{c} BETWEEN 0 AND 4", "{c} <=> NULL", "{c} <> 3"),
+    "int": (
+        "{c} > 2",
+        "{c} <= 0",
+        "{c} IN (1, 2, NULL)",
+        "{c} % 2 = 0",
+        "{c} BETWEEN 0 AND 4",
+        "{c} <=> NULL",
+        "{c} <> 3",
+    ),
     "small": ("{c} > 0", "{c} IN (1, 2)", "{c} = -32768"),
     "big": ("{c} < 0", "{c} > 7", "{c} = 9223372036854775807", "{c} IS NOT NULL"),
-    "string": ("{c} = 'a'", "{c} > 'a'", "{c} IS NULL", "{c} LIKE '%b%'", "{c} NOT IN ('a', '')", "length({c}) > 1", "{c} <=> 'é'"),
+    "string": (
+        "{c} = 'a'",
+        "{c} > 'a'",
+        "{c} IS NULL",
+        "{c} LIKE '%b%'",
+        "{c} NOT IN ('a', '')",
+        "length({c}) > 1",
+        "{c} <=> 'é'",
+    ),
     "bool": ("{c}", "NOT {c}", "{c} IS NULL", "{c} IS NOT TRUE"),
     "double": ("{c} > 0", "isnan({c})", "{c} < 1e299", "{c} = 0", "{c} >= 'Infinity'"),
     "wild": ("{c} > 0", "{c} = 0", "isnan({c})", "{c} <= -0.1"),
@@ -179,7 +212,7 @@ def _group_terms(p: _Palette, most: int) -> list[tuple[str, str | None]]:
         else:
             text, tag = _value(p)
             found[text] = tag
-    return [(t, g) for t, g in found.items()]
+    return list(found.items())
 
 
 # aggregates -----------------------------------------------------------------------------------------------------------------
@@ -187,7 +220,9 @@ def _group_terms(p: _Palette, most: int) -> list[tuple[str, str | None]]:
 
 def _call(p: _Palette) -> tuple[str, str | None, str]:
     """Return an aggregate call, its tag and how it is checked."""
-    made = p.rng.choices((_counting, _summing, _extreme, _moment, _collecting, _choosing), weights=(24, 26, 20, 12, 11, 7))[0](p)
+    made = p.rng.choices(
+        (_counting, _summing, _extreme, _moment, _collecting, _choosing), weights=(24, 26, 20, 12, 11, 7)
+    )[0](p)
     text, tag, check = made
     if p.chance(0.2) and "WITHIN GROUP" not in text and not text.startswith("sum(CASE"):
         text = f"{text} FILTER (WHERE {_predicate(p)})"
@@ -197,7 +232,13 @@ def _call(p: _Palette) -> tuple[str, str | None, str]:
 def _counting(p: _Palette) -> tuple[str, str | None, str]:
     column = p.pick(*GROUPABLE) or "1"
     other = p.pick("int", "string", "bool") or "1"
-    texts = ["count(*)", f"count({column})", f"count(DISTINCT {column})", f"count_if({_predicate(p)})", f"count({column}, {other})"]
+    texts = [
+        "count(*)",
+        f"count({column})",
+        f"count(DISTINCT {column})",
+        f"count_if({_predicate(p)})",
+        f"count({column}, {other})",
+    ]
     if other != "1" and column != "1":
         texts.append(f"count(DISTINCT {column}, {other})")
     if (exact := p.pick("int", "string", "dec")) is not None:
@@ -281,7 +322,9 @@ def _choosing(p: _Palette) -> tuple[str, str | None, str]:
     column, order = p.pick(*ORDERED), p.pick("int", "string", "dec", "date")
     if column is None or order is None:
         return "count(*)", "int", EXACT
-    name = p.rng.choice(("first({c})", "any_value({c})", "mode({c})", "max_by({c}, {o})", "min_by({c}, {o})", "last({c})"))
+    name = p.rng.choice(
+        ("first({c})", "any_value({c})", "mode({c})", "max_by({c}, {o})", "min_by({c}, {o})", "last({c})")
+    )
     return name.replace("{c}", column).replace("{o}", order), None, FREE
 
 

@@ -57,9 +57,11 @@ def _spread(rng: Random) -> float:
 
 
 def _decimal(rng: Random) -> Decimal:
-    return rng.choice((Decimal("0.00"), Decimal("9999999999.99"), Decimal("-9999999999.99"))) if rng.random() < 0.1 else Decimal(
-        rng.randint(-99999, 99999)
-    ).scaleb(-2)
+    return (
+        rng.choice((Decimal("0.00"), Decimal("9999999999.99"), Decimal("-9999999999.99")))
+        if rng.random() < 0.1
+        else Decimal(rng.randint(-99999, 99999)).scaleb(-2)
+    )
 
 
 def _wide(rng: Random) -> Decimal:
@@ -73,7 +75,9 @@ KINDS: dict[str, Kind] = {
     "int": Kind("INT", pa.int32(), lambda rng: rng.randint(-3, 9)),
     "small": Kind("SMALLINT", pa.int16(), _one_of(-32768, 32767, 0, 1, 2, 3)),
     "big": Kind("BIGINT", pa.int64(), _one_of(-(2**63), 2**63 - 1, 0, 1, -1, 2**53 + 1, 7)),
-    "string": Kind("STRING", pa.string(), _one_of("", "a", "b", "B", "ab", "é", "e\u0301", "日本", "😀", "a'b\\c", "null", "%_ x ")),
+    "string": Kind(
+        "STRING", pa.string(), _one_of("", "a", "b", "B", "ab", "é", "e\u0301", "日本", "😀", "a'b\\c", "null", "%_ x ")
+    ),
     "bool": Kind("BOOLEAN", pa.bool_(), _one_of(True, False)),
     "double": Kind("DOUBLE", pa.float64(), _double),
     "spread": Kind("DOUBLE", pa.float64(), _spread),
@@ -82,14 +86,27 @@ KINDS: dict[str, Kind] = {
         pa.float64(),
         _one_of(math.nan, math.inf, -math.inf, -0.0, 0.0, 1e300, -1e300, 5e-324, 1.7976931348623157e308, 0.1, -0.1),
     ),
-    "float": Kind("FLOAT", pa.float32(), lambda rng: rng.choice((math.nan, math.inf, -0.0, 0.0, _quarter(rng), _quarter(rng)))),
+    "float": Kind(
+        "FLOAT", pa.float32(), lambda rng: rng.choice((math.nan, math.inf, -0.0, 0.0, _quarter(rng), _quarter(rng)))
+    ),
     "dec": Kind("DECIMAL(12,2)", pa.decimal128(12, 2), _decimal),
     "wide": Kind("DECIMAL(38,10)", pa.decimal128(38, 10), _wide),
-    "limit": Kind("DECIMAL(38,10)", pa.decimal128(38, 10), _one_of(_MAX38, Decimal("-9999999999999999999999999999.9999999999"), Decimal("0E-10"), Decimal("1E-10"))),
+    "limit": Kind(
+        "DECIMAL(38,10)",
+        pa.decimal128(38, 10),
+        _one_of(_MAX38, Decimal("-9999999999999999999999999999.9999999999"), Decimal("0E-10"), Decimal("1E-10")),
+    ),
     "date": Kind(
         "DATE",
         pa.date32(),
-        _one_of(date(1, 1, 1), date(1582, 10, 4), date(1582, 10, 15), date(1899, 12, 31), date(2024, 2, 29), date(9999, 12, 31)),
+        _one_of(
+            date(1, 1, 1),
+            date(1582, 10, 4),
+            date(1582, 10, 15),
+            date(1899, 12, 31),
+            date(2024, 2, 29),
+            date(9999, 12, 31),
+        ),
     ),
     "ts": Kind(
         "TIMESTAMP",
@@ -106,7 +123,12 @@ KINDS: dict[str, Kind] = {
     "ntz": Kind(
         "TIMESTAMP_NTZ",
         pa.timestamp("us"),
-        _one_of(datetime(1, 1, 1), datetime(1900, 1, 1, 0, 0, 0, 1), datetime(2024, 3, 31, 2, 30), datetime(9999, 12, 31, 23, 59, 59)),
+        _one_of(
+            datetime(1, 1, 1),
+            datetime(1900, 1, 1, 0, 0, 0, 1),
+            datetime(2024, 3, 31, 2, 30),
+            datetime(9999, 12, 31, 23, 59, 59),
+        ),
     ),
     "bin": Kind("BINARY", pa.binary(), _one_of(b"", b"\x00", b"\xff\x00", b"abc")),
     "arr": Kind("ARRAY<INT>", pa.list_(pa.int32()), _one_of([], [1], [1, None], [None], [2, 1], [1, 2, 3])),
@@ -131,7 +153,9 @@ def draw(rng: Random, tag: str, nulls: float = 0.15) -> Any:
 def arrow_table(columns: tuple[Column, ...], rows: list[Row]) -> pa.Table:
     """Return rows as an Arrow table, typed by the columns."""
     schema = pa.schema([(c.name, KINDS[c.tag].arrow if c.name != "id" else pa.int64()) for c in columns])
-    return pa.table({c.name: pa.array([r.get(c.name) for r in rows], schema.field(c.name).type) for c in columns}, schema=schema)
+    return pa.table(
+        {c.name: pa.array([r.get(c.name) for r in rows], schema.field(c.name).type) for c in columns}, schema=schema
+    )
 
 
 def literal(value: Any, ddl: str) -> str:

@@ -61,9 +61,7 @@ def removable_files(database: Database, keep_from: int, before: float) -> list[D
     return database.write(work)
 
 
-def _unneeded_files(
-    connection: Connection, now: ColumnElement[float], keep_from: int, before: float
-) -> list[DataFile]:
+def _unneeded_files(connection: Connection, now: ColumnElement[float], keep_from: int, before: float) -> list[DataFile]:
     other = files.alias()
     needed = exists().where(other.c.path == files.c.path, ~_unseen(other, now, keep_from, before))
     query = (

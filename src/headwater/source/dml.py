@@ -106,10 +106,12 @@ class Changer:
         row_id = f", {FRESH_ID}L AS {ROW_ID.name}" if has_row_id(table) else ""
         stored = self.worker.sql(f"SELECT *{row_id} FROM {self.worker.view(frame)}")
         rows = self.worker.sql(f"SELECT *, 'I' AS {ACTION} FROM {self.worker.view(stored)}")
-        if not self.transaction.is_untouched(table):
-            return self._accept(table, self._materialised(rows, table, count))
-        into_base = lambda: self._writer.inserted(self.worker, self._numbered(stored, table), table)  # noqa: E731
-        return self._accept(table, self._materialised(rows, table, count, into_base))
+
+        def into_base() -> Rows:
+            return self._writer.inserted(self.worker, self._numbered(stored, table), table)
+
+        to_files = into_base if self.transaction.is_untouched(table) else None
+        return self._accept(table, self._materialised(rows, table, count, to_files))
 
     def delete(self, table: Table, alias: str | None, where: str | None, named: Mapping[str, Frame]) -> Change:
         """Remove the rows for which the condition is true."""
@@ -299,4 +301,4 @@ def _with_row_ids(rows: Rows, first: int) -> tuple[Rows, int]:
     ids[fresh] = first + np.arange(int(fresh.sum()))
     position = rows.arrow.column_names.index(ROW_ID.name)
     arrow = rows.arrow.set_column(position, ROW_ID.name, pa.array(ids))
-    return replace(rows, arrow=arrow), max([first, *(int(i) + 1 for i in ids.max(initial=-1, keepdims=True))])
+    return replace(rows, arrow=arrow), int(ids.max(initial=first - 1)) + 1
