@@ -59,9 +59,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(spark: Any, case: Case) -> Tally:
-    with tempfile.TemporaryDirectory(prefix="headwater-soak-") as directory:
-        with hw.connect(Path(directory) / "warehouse", spark=spark) as wh:
-            return run_case(wh, case)
+    with (
+        tempfile.TemporaryDirectory(prefix="headwater-soak-") as directory,
+        hw.connect(Path(directory) / "warehouse", spark=spark) as wh,
+    ):
+        return run_case(wh, case)
 
 
 def _fails(spark: Any, kind: type[Exception]) -> Callable[[Case], bool]:
