@@ -57,9 +57,14 @@ class Tally:
 
 @contextmanager
 def interpreted(spark: Any) -> Iterator[None]:
-    """Let sessions made inside evaluate expressions without compiling Java for them, which takes longer than 40 rows do."""
+    """Let sessions made inside plan and run in the simplest way: compiling Java for a query takes longer than 40 rows do."""
     conf = spark.sparkContext._jsc.sc().conf()
-    wanted = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    wanted = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+    }
     before = {k: conf.get(k) if conf.contains(k) else None for k in wanted}
     session = {k: spark.conf.get(k) for k in wanted}
     for k, v in wanted.items():
@@ -117,6 +122,7 @@ class _Run:
                 raise WrongResultError(f"table {name} holds other rows", step=step, detail=detail)
 
     def _refresh_all(self, step: int, streams: Sequence[StreamSpec]) -> None:
+        refreshed = []
         for stream in streams:
             version = self.wh.version
             report = self.wh.refresh(stream.name)
@@ -125,10 +131,11 @@ class _Run:
                 continue
             if report.action is not RefreshAction.DIFFERENTIAL:
                 raise WrongResultError(f"refresh was {report.action.value}", step=step, stream=stream)
+            refreshed.append(stream)
             self.tally.refreshes += 1
             self.tally.changed += report.rows_inserted + report.rows_deleted > 0
             self.tally.rescanned += report.rescanned_groups > 0
-        self._check_all(step, streams)
+        self._check_all(step, refreshed if step < len(self.case.steps) - 1 else streams)
         for stream in streams[-1:]:
             version = self.wh.version
             self._require_idle(step, stream, self.wh.refresh(stream.name), version)
@@ -145,7 +152,9 @@ class _Run:
     def _check_all(self, step: int, streams: Sequence[StreamSpec]) -> None:
         spark = self.wh.spark
         for name, model in self.models.items():
-            spark.createDataFrame(arrow_table(model.columns, model.rows)).createOrReplaceTempView(f"expected_{name}")
+            ddl = ", ".join(f"{c.name} {c.ddl}" for c in model.columns)
+            rows = spark.createDataFrame(arrow_table(model.columns, model.rows), ddl)
+            rows.createOrReplaceTempView(f"expected_{name}")
         for stream in self.case.streams:
             text = stream.query.sql(f"expected_{stream.source}")
             spark.sql(text).createOrReplaceTempView(f"expected_{stream.name}")
