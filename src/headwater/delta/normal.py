@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from headwater.delta.aggregates import ALGEBRAIC, is_counted_constant
-from headwater.plan.expressions import Column, ColumnRef, Expression, Literal, column_ids
+from headwater.plan.expressions import AggregateCall, Column, ColumnRef, Expression, Literal, column_ids
 from headwater.plan.operators import (
     Aggregate,
     Expand,
@@ -66,15 +66,18 @@ def _with_arguments(op: Operator, ids: _Ids) -> Operator:
         return ColumnRef(made[expression].id)
 
     def as_any_column(expression: Expression) -> Expression:
-        if isinstance(expression, ColumnRef) or is_counted_constant(expression):
+        if isinstance(expression, ColumnRef):
             return expression
         if expression not in made:
             made[expression] = ids.column("arg", "")
         return ColumnRef(made[expression].id)
 
-    calls = tuple(
-        NamedAggregate(c.column, c.call.map(as_any_column if c.call.name in ALGEBRAIC else as_column)) for c in op.calls
-    )
+    def mapped(call: AggregateCall) -> AggregateCall:
+        if call.name == "count":
+            return call.map(lambda e: e if is_counted_constant(e) else as_any_column(e))
+        return call.map(as_any_column if call.name in ALGEBRAIC else as_column)
+
+    calls = tuple(NamedAggregate(c.column, mapped(c.call)) for c in op.calls)
     if not made:
         return op
     items = (*(Named.same(c) for c in op.input.output), *(Named(c, e) for e, c in made.items()))
