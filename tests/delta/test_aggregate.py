@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.lab import Lab
 
+import headwater as hw
 from headwater.errors import EvaluationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SMALLEST, LARGEST = -(2**63), 2**63 - 1
 
@@ -266,3 +272,27 @@ def test_a_state_change_that_users_cannot_see_emits_no_row(lab: Lab) -> None:
     assert s.follow() == [("a", 5)]
     assert s.changes == (0, 0)
     assert above.wh.refresh(above.name).action.value == "NO_DATA"
+
+
+def test_instants_in_the_repeated_hour_are_two_groups_whoever_refreshes(spark: SparkSession, tmp_path: Path) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    with hw.connect(tmp_path / "warehouse", spark=session) as wh:
+        lab = Lab(wh)
+        t = lab.table("id BIGINT, ts TIMESTAMP, v INT", key="id")
+        lab.sql(
+            f"INSERT INTO {t} VALUES (1, TIMESTAMP'2024-10-27 00:30:00Z', 1), (2, TIMESTAMP'2024-10-27 01:30:00Z', 10)"
+        )
+        by_instant = lab.stream(f"SELECT ts, sum(v) AS s FROM {t} GROUP BY ts")
+        by_day = lab.stream(
+            f"SELECT CAST(ts AS DATE) AS d, hour(ts) AS h, sum(v) AS s FROM {t} GROUP BY CAST(ts AS DATE), hour(ts)"
+        )
+        for _ in range(2):
+            lab.sql(f"UPDATE {t} SET v = v + 1")
+            assert len(by_instant.follow()) == 2
+        lab.sql(f"INSERT INTO {t} VALUES (3, TIMESTAMP'2024-10-27 23:30:00Z', 100)")
+        session.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        wh.refresh(by_day.name)
+        session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+        lab.sql(f"DELETE FROM {t} WHERE id = 1")
+        assert [row[1:] for row in by_day.follow()] == [(2, 12), (0, 100)]

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from headwater.catalog import Snapshot
+from headwater.delta.accumulators import FLOATS
+from headwater.delta.aggregates import ALGEBRAIC
 from headwater.delta.context import DeltaOptions
 from headwater.delta.normal import SourceKey, with_argument_columns, with_key
 from headwater.delta.program import compiled
@@ -124,7 +126,7 @@ def planned(
 
 
 def _with_groupable_keys(read: Query) -> Query | RefusedQuery:
-    """Refuse groups that are not identified by their values alone."""
+    """Refuse groups that are not identified by their values alone, and aggregates over sums that are kept within a bound."""
     findings = Findings()
     for op in walk_operators(read.tree):
         for column in op.groups if isinstance(op, Aggregate) else ():
@@ -134,6 +136,12 @@ def _with_groupable_keys(read: Query) -> Query | RefusedQuery:
             elif not is_key_type(column.type):
                 detail = f"A {column.type.partition('<')[0]} cannot be looked up by its value."
                 findings.refuse(Code.OPERATOR_NOT_SUPPORTED, f"GROUP BY {column.name}", detail)
+        if isinstance(op, Aggregate):
+            for inner in walk_operators(op.input):
+                for made in inner.calls if isinstance(inner, Aggregate) else ():
+                    if made.column.type in FLOATS and made.call.name in ALGEBRAIC - {"min", "max"}:
+                        detail = "Its last digits depend on the order of additions, and another aggregate would read it in two ways."
+                        findings.refuse(Code.ORDER_DEPENDENT, f"{made.call.name}() below an aggregate", detail)
     if not findings.refusals:
         return read
     return RefusedQuery(tuple(findings.refusals), read.names, read.sources, read.notices)
