@@ -180,3 +180,7 @@ class EvaluationError(HeadwaterError):
     """Spark failed while computing; nothing was committed."""
 
     code = "HW504"
+
+
+class ResultTooLargeError(EvaluationError):
+    """A result is more than the driver takes at once (`spark.driver.maxResultSize`); it can be written by executors instead."""

@@ -65,7 +65,7 @@ class Settings(BaseSettings):
     """A change batch of at most this many Arrow bytes is kept in the catalog instead of in a file."""
     inline_max_rows: Count = 1_000
     """A change batch of at most this many rows may be kept in the catalog."""
-    arrow_max_rows: Count = 200_000
+    arrow_max_rows: Count = 500_000
     """Results of at most this many rows come back to the driver and are written there; larger ones are written by Spark."""
     local_relation_max_rows: Count = 4_000
     """Changes of at most this many rows are given to Spark as a local relation; more become a Parquet file first."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from headwater.delta.accumulators import FLOATS, Accumulator, ChangeRow, counter
 from headwater.delta.aggregates import NO_DISTINCT, Kept, Strategy, kept
-from headwater.delta.context import WEIGHT, DeltaContext, StateStage, at_side, call, null_of, source_column, state_field
+from headwater.delta.context import WEIGHT, DeltaContext, StateStage, call, null_of, source_column, state_field
 from headwater.model.schema import TableSchema
 from headwater.plan.expressions import AggregateCall, Column, ColumnRef, Expression, Literal, column_ids, substituted
 from headwater.plan.operators import (
@@ -88,7 +88,7 @@ def aggregate_delta(op: Aggregate, ctx: DeltaContext) -> Operator:
         delta = _merged(op, old, keys_stage, design, flag, paired, ctx)
     rescan_groups = tuple(ctx.again(g) for g in design.groups)
     rescan_stage = Stage(f"rescan{number}", rescan_groups)
-    fresh_input = at_side(op.input, Side.NEW)
+    fresh_input = ctx.current(op.input)
     ctx.stages.append(
         StateStage(
             name=name,
@@ -109,7 +109,12 @@ def aggregate_delta(op: Aggregate, ctx: DeltaContext) -> Operator:
             source_groups=tuple(source_column(op.input, g) for g in op.groups),
         )
     )
-    return _results(op, Stage(name, (*design.columns, WEIGHT, paired)), design, paired)
+    results = _results(op, design)
+    ctx.kept[op] = Project(replace(old, side=Side.NEW), results)
+    changed: Operator = Stage(name, (*design.columns, WEIGHT, paired))
+    if not op.calls:  # a group that lasts has no values that could change
+        changed = Filter(changed, call("NOT {0}", ColumnRef(paired.id)))
+    return Project(changed, (*results, Named.same(WEIGHT)))
 
 
 # design ---------------------------------------------------------------------------------------------------------------------
@@ -457,11 +462,7 @@ def _computed(op: Aggregate, source: Operator, design: _Design, ctx: DeltaContex
     return Project(grouped, tuple(items))
 
 
-def _results(op: Aggregate, state: Stage, design: _Design, paired: Column) -> Operator:
-    """Return the rows of `op` from rows of its state."""
+def _results(op: Aggregate, design: _Design) -> tuple[Named, ...]:
+    """Return the columns of `op` as expressions over a row of its state."""
     groups = [Named(original, ColumnRef(kept_.id)) for original, kept_ in zip(op.groups, design.groups, strict=False)]
-    values = [Named(c.column, r) for c, r in zip(op.calls, design.results, strict=True)]
-    source: Operator = state
-    if not op.calls:
-        source = Filter(state, call("NOT {0}", ColumnRef(paired.id)))
-    return Project(source, (*groups, *values, Named.same(WEIGHT)))
+    return (*groups, *(Named(c.column, r) for c, r in zip(op.calls, design.results, strict=True)))

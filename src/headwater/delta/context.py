@@ -63,6 +63,8 @@ class DeltaContext:
     rules: Callable[[Operator, DeltaContext], Operator]
     options: DeltaOptions
     stages: list[StateStage] = field(default_factory=list)
+    kept: dict[Operator, Operator] = field(default_factory=dict)
+    """Operators whose rows are kept, with the tree that reads them as they are after this refresh."""
     _deltas: dict[Operator, Operator] = field(default_factory=dict)
     _ids: itertools.count[int] = field(default_factory=lambda: itertools.count(FIRST_ID + 1))
 
@@ -71,6 +73,17 @@ class DeltaContext:
         if op not in self._deltas:
             self._deltas[op] = self.rules(op, self)
         return self._deltas[op]
+
+    def current(self, op: Operator) -> Operator:
+        """Return the tree that yields all rows of `op` as they are after this refresh; what is kept is read, not computed again.
+
+        Two ways to compute the same sum of floats differ in the last digits. Read from one place, it is one value.
+        """
+        if op in self.kept:
+            return self.kept[op]
+        if isinstance(op, Scan):
+            return replace(op, side=Side.NEW)
+        return op.with_inputs(*(self.current(i) for i in op.inputs)) if op.inputs else op
 
     def fresh(self, name: str, type_: str, *, nullable: bool = True) -> Column:
         return Column(next(self._ids), name, type_, nullable)
@@ -89,15 +102,6 @@ class DeltaOptions:
     float_exact: bool = False
     decimal_average: bool = True
     """Whether a quotient of decimals is rounded to fit: the exact average relies on it."""
-
-
-def at_side(op: Operator, side: Side) -> Operator:
-    """Return `op` reading every table at `side`."""
-    if isinstance(op, Scan):
-        return replace(op, side=side)
-    if not op.inputs:
-        return op
-    return op.with_inputs(*(at_side(i, side) for i in op.inputs))
 
 
 def scanned_tables(op: Operator) -> tuple[str, ...]:

@@ -1,19 +1,19 @@
 """A delta program: everything needed to populate a stream table and to follow its sources, as data.
 
 `stages` keep the state of the aggregates, in the order in which they depend on each other; `delta` is the change of the result,
-reading the changes of sources and of stages; `current` is the whole result, reading sources as they are now and stages as if they
-had just been filled. The runner runs it, `explain` prints it, tests compare it.
+reading the changes of sources and of stages; `current` is the whole result, reading sources and states as they are now.
+The runner runs it, `explain` prints it, tests compare it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headwater.delta.context import WEIGHT, DeltaContext, DeltaOptions, StateStage, at_side, call
+from headwater.delta.context import WEIGHT, DeltaContext, DeltaOptions, StateStage, call
 from headwater.delta.rules import delta_of
 from headwater.plan.column_types import SchemaOf, with_types
 from headwater.plan.expressions import ColumnRef, Expression, substituted
-from headwater.plan.operators import Aggregate, Filter, Operator, Project, Scan, Side, Stage
+from headwater.plan.operators import Filter, Operator, Project, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +29,9 @@ def compiled(tree: Operator, options: DeltaOptions, schema_of: SchemaOf) -> Prog
     """Return the program that maintains `tree` (in the normal forms of `delta/normal.py`, all types known)."""
     ctx = DeltaContext(rules=delta_of, options=options)
     delta = ctx.delta(tree)
-    current = _current(tree, ctx)
+    current = ctx.current(tree)
     stages = tuple(_typed(s, schema_of) for s in ctx.stages)
     return Program(stages, delta, current)
-
-
-def _current(op: Operator, ctx: DeltaContext) -> Operator:
-    """Return `op` over the sources as they are now, with each aggregate read from its state."""
-    if isinstance(op, Aggregate):
-        results = ctx.delta(op)
-        assert isinstance(results, Project)
-        return replace(results, items=tuple(i for i in results.items if i.column.id != WEIGHT.id))
-    if isinstance(op, Scan):
-        return at_side(op, Side.NEW)
-    return op.with_inputs(*(_current(i, ctx) for i in op.inputs))
 
 
 def _typed(stage: StateStage, schema_of: SchemaOf) -> StateStage:

@@ -23,7 +23,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StructField, StructType, VarcharType
 
-from headwater.errors import EvaluationError, MissingFileError, StatementError
+from headwater.engine.multiset import hash_of_sums, hash_sums_sql
+from headwater.errors import EvaluationError, MissingFileError, ResultTooLargeError, StatementError
 from headwater.model.schema import Field
 from headwater.model.sql import quoted
 from headwater.model.types import field_ddl
@@ -58,7 +59,6 @@ MEANING_CONF = (
     "spark.sql.mapKeyDedupPolicy",
 )
 
-_HASH_PIECES = (0, 22, 44)
 _TINY_ROWS = 20_000
 _SMALL_ROWS = 500_000
 _COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
@@ -238,23 +238,18 @@ class Worker:
         """
         inserted = f.expr(f"`{action}` = 'I'") if action else f.lit(True)
         sign = f"if(`{action}` = 'I', 1L, -1L)" if action else "1L"
-        # Sums of the hash's bits in three pieces: each stays a BIGINT for 2**41 rows, where a DECIMAL costs more than the write.
-        pieces = [
-            f.sum(f.expr(f"{sign} * (shiftrightunsigned({hash_sql}, {shift}) & {(1 << 22) - 1}L)")).alias(f"h{shift}")
-            for shift in _HASH_PIECES
-        ]
+        sums = [f.expr(text).alias(name) for name, text in hash_sums_sql(hash_sql, sign).items()]
         observed = Observation()
         counted = frame.observe(
             observed,
             f.count_if(inserted).alias("inserts"),
             f.count_if(~inserted).alias("deletes"),
-            *pieces,
+            *sums,
         )
         with translated_errors():
             counted.write.mode("errorifexists").parquet(directory)
         totals = observed.get
-        change = sum(int(totals[f"h{shift}"] or 0) << shift for shift in _HASH_PIECES)
-        return Written(int(totals["inserts"]), int(totals["deletes"]), change % 2**64)
+        return Written(int(totals["inserts"]), int(totals["deletes"]), hash_of_sums(totals))
 
 
 def own_session(frame: Frame) -> SparkSession:
@@ -316,6 +311,8 @@ def evaluation_error(error: PySparkException) -> EvaluationError | MissingFileEr
             detail=first,
             hint="Restore the file from a backup; `headwater verify` names the tables it belongs to.",
         )
+    if "maxResultSize" in text:
+        return ResultTooLargeError("the result is too large for the driver", detail=first)
     return EvaluationError("Spark could not compute the result", detail=first)
 
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from headwater.catalog import Snapshot
-from headwater.delta.accumulators import FLOATS
-from headwater.delta.aggregates import ALGEBRAIC
 from headwater.delta.context import DeltaOptions
+from headwater.delta.exactness import compared_sums
 from headwater.delta.normal import SourceKey, with_argument_columns, with_key
 from headwater.delta.program import compiled
 from headwater.engine.catalyst import CatalystPlanner
@@ -126,7 +125,7 @@ def planned(
 
 
 def _with_groupable_keys(read: Query) -> Query | RefusedQuery:
-    """Refuse groups that are not identified by their values alone, and aggregates over sums that are kept within a bound."""
+    """Refuse groups that are not identified by their values alone."""
     findings = Findings()
     for op in walk_operators(read.tree):
         for column in op.groups if isinstance(op, Aggregate) else ():
@@ -136,12 +135,9 @@ def _with_groupable_keys(read: Query) -> Query | RefusedQuery:
             elif not is_key_type(column.type):
                 detail = f"A {column.type.partition('<')[0]} cannot be looked up by its value."
                 findings.refuse(Code.OPERATOR_NOT_SUPPORTED, f"GROUP BY {column.name}", detail)
-        if isinstance(op, Aggregate):
-            for inner in walk_operators(op.input):
-                for made in inner.calls if isinstance(inner, Aggregate) else ():
-                    if made.column.type in FLOATS and made.call.name in ALGEBRAIC - {"min", "max"}:
-                        detail = "Its last digits depend on the order of additions, and another aggregate would read it in two ways."
-                        findings.refuse(Code.ORDER_DEPENDENT, f"{made.call.name}() below an aggregate", detail)
+        for text in compared_sums(op):
+            detail = "The last digits of a floating-point sum depend on the order of additions, so it does not identify a group."
+            findings.refuse(Code.ORDER_DEPENDENT, text, detail)
     if not findings.refusals:
         return read
     return RefusedQuery(tuple(findings.refusals), read.names, read.sources, read.notices)

@@ -8,20 +8,23 @@ last state, both come out of one query.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from headwater.engine.identity import row_hash_sql
 from headwater.engine.worker import Frame, Worker
-from headwater.errors import CheckFailedError, EvaluationError
+from headwater.errors import CheckFailedError, EvaluationError, ResultTooLargeError
 from headwater.model.schema import Field
 from headwater.model.sql import quoted
 from headwater.model.tables import Table
 from headwater.plan.printer import BROADCAST_HINT
 from headwater.refresh.template import StageText, Template, Text
 from headwater.store.layout import Bound, Layout, column_bounds
+from headwater.store.lookup import rows_of_keys
 from headwater.store.netting import copies_sql, net_changes_sql, net_sql
 from headwater.store.reading import Changes, Reader, Source
 from headwater.store.rows import ACTION, CHANGED, HASH, WEIGHT, Rows, arrow_rows
@@ -82,6 +85,8 @@ class Evaluation:
         self._relations: dict[tuple[str, str], str] = {}
         self._changes: dict[str, Changes] = {}
         self._stage_rows: dict[str, int] = {}
+        self._new_states: dict[str, Source] = {}
+        self._stack = ExitStack()
 
     # differential -----------------------------------------------------------------------------------------------------------
 
@@ -90,6 +95,10 @@ class Evaluation:
 
         `netted`: first take out what cancels, so that a row which came and went is not evaluated at all.
         """
+        with ExitStack() as self._stack:
+            return self._differential(given, netted)
+
+    def _differential(self, given: RefreshInput, netted: bool) -> Outcome:
         self._load_changes(given, netted)
         total = sum(c.count for c in self._changes.values())
         inserts_only = all(c.deletes == 0 for c in self._changes.values())
@@ -97,6 +106,9 @@ class Evaluation:
         self._worker.size_for(total)
         for stage in given.template.stages:
             self._run_stage(stage, given, total, outcome)
+            state = given.states[stage.name]
+            changed = outcome.rows.get(state.table.id)
+            self._new_states[stage.name] = replace(state, pending=(changed,) if changed is not None else ())
         target = given.target.table
         if target.id in outcome.rows:  # computed together with the last state
             return outcome
@@ -135,53 +147,73 @@ class Evaluation:
         if keys.count == 0:
             self._publish_empty(stage)
             return
-        old = None
+        found = None
         if keys.groups is not None:
-            fields = state.table.schema.fields
-            old = self._reader.state_of_keys(self._worker, state, given.version, fields, keys.groups)
-        delta = stage.delta if old is None else stage.delta_of_keys
-        if old is None:
-            self._worker.size_for(max(keys.count, state.table.row_count))
-            old = self._reader.state_sql(self._worker, state, given.version, bounds=keys.bounds)
-        else:
+            found = rows_of_keys(self._reader, self._layout, state, given.version, keys.groups)
+        if found is not None:
+            delta = stage.delta_of_keys
             self._worker.size_for(keys.count)
-        self._relations["old", stage.name] = f"({old})"
+            old = self._worker.view(self._read_back(found, state.table.schema.fields))
+        else:
+            delta = stage.delta
+            self._worker.size_for(max(keys.count, state.table.row_count))
+            old = f"({self._reader.state_sql(self._worker, state, given.version, bounds=keys.bounds)})"
+        self._relations["old", stage.name] = old
         text = self._fill(delta, {}, given)
         if keys.count > _BROADCAST_ROWS:
             text = text.replace(BROADCAST_HINT, "")
         if self._writer.fits_in_memory((*state.table.schema.fields, *given.target.table.schema.fields), 2 * keys.count):
-            self._stage_in_memory(stage, text, keys, given, outcome)
-        else:
-            self._stage_in_files(stage, text, given, outcome)
+            with suppress(ResultTooLargeError):
+                self._stage_in_memory(stage, text, keys, given, outcome)
+                return
+        self._stage_in_files(stage, text, given, outcome)
+
+    def _read_back(self, table: pa.Table, fields: Sequence[Field]) -> Frame:
+        """Give rows of the driver to Spark: few with the query, many by way of a file."""
+        if table.num_rows <= self._local_rows:
+            return self._worker.from_arrow(table, fields)
+        folder = self._stack.enter_context(self._writer.scratch())
+        folder.mkdir(parents=True)
+        pq.write_table(table, folder / "rows.parquet", coerce_timestamps="us")
+        return self._worker.read_parquet([str(folder / "rows.parquet")], fields)
 
     def _stage_keys(self, stage: StageText, given: RefreshInput, total: int) -> _Keys:
         """Find the changed groups. Groups that are columns of the source are read off its changes, without asking Spark."""
         expected = (total + sum(self._stage_rows.values())) * stage.keys.fanout
         self._relations["stage", stage.keys_name] = f"({self._fill(stage.keys, {}, given)})"
         names = [f"g{i}" for i in range(stage.groups)]
-        direct = self._groups_of_changes(stage, names)
+        direct = self._groups_of_changes(stage, names, given)
         if direct is not None:
             return _Keys(expected, column_bounds(direct, names), direct)
         if expected > self._local_rows:
             return _Keys(expected, {}, None)
-        table = self._worker.to_arrow(self._worker.sql(self._relations["stage", stage.keys_name][1:-1]))
+        try:
+            table = self._worker.to_arrow(self._worker.sql(self._relations["stage", stage.keys_name][1:-1]))
+        except ResultTooLargeError:
+            return _Keys(expected, {}, None)
         relation = self._worker.view(self._worker.from_arrow(table, stage.keys.fields()))
         self._relations["stage", stage.keys_name] = relation
         columns = [n for n, _ in stage.keys.columns[: stage.groups]]
         groups = _unique(table.select(columns).rename_columns(names))
         return _Keys(table.num_rows, column_bounds(groups, names), groups)
 
-    def _groups_of_changes(self, stage: StageText, names: Sequence[str]) -> pa.Table | None:
-        changes = next(iter(self._changes.values())) if len(self._changes) == 1 else None
-        if changes is None or changes.arrow is None or stage.always_rescan:
+    def _groups_of_changes(self, stage: StageText, names: Sequence[str], given: RefreshInput) -> pa.Table | None:
+        if len(self._changes) != 1 or stage.always_rescan:
             return None  # groups that a WHERE hides would be deleted and never read again
         if not stage.source_groups:  # no GROUP BY: the one group
             return pa.table({names[0]: pa.array([0], pa.int32())})
         origins = [g for g in stage.source_groups if g is not None]
         if len(origins) < len(names):
             return None
-        columns = [changes.arrow.column(c) for _, c in origins]
-        return _unique(pa.table(dict(zip(names, columns, strict=True))))
+        ((table_id, changes),) = self._changes.items()
+        source = given.sources[table_id]
+        fields = _fields(source.table, [c for _, c in origins])
+        values = changes.arrow
+        if values is None:
+            if not self._writer.fits_in_memory(fields, changes.count):
+                return None
+            values = self._reader.change_values(source, given.frontier, given.version, fields)
+        return _unique(pa.table(dict(zip(names, [values.column(f.name) for f in fields], strict=True))))
 
     def _stage_select(self, stage: StageText, given: RefreshInput, text: str, weight: str, flags: str) -> str:
         """Return rows of a state under their stored names, with their hash, and with the result's columns where they are fused."""
@@ -317,10 +349,8 @@ class Evaluation:
         return self._worker.sql(f"SELECT {', '.join(items)} FROM ({text})")
 
     def show_state(self, stage: StageText, frame: Frame) -> None:
-        """Let the result read this state as if it had just been filled."""
-        items = [f"{quoted(f.name)} AS {c}" for c, f in zip(stage.columns, stage.table_schema.fields, strict=True)]
-        flags = f"1 AS {stage.weight}, false AS {stage.paired}"
-        self._relations["stage", stage.name] = f"(SELECT {', '.join(items)}, {flags} FROM {self._worker.view(frame)})"
+        """Let later states and the result read this state."""
+        self._relations["new", stage.name] = self._worker.view(frame)
 
     def whole_result(self, given: RefreshInput) -> Frame:
         """Return the result as it must be at the version refreshed to; states must have been shown."""
@@ -335,9 +365,9 @@ class Evaluation:
         wanted = {(kind, name): names for kind, name, names in text.reads}
 
         def place(kind: str, name: str) -> str:
-            if kind != "new":
+            if kind != "new" or (kind, name) in self._relations:
                 return self._relations[kind, name]
-            source = given.sources[name]
+            source = self._new_states.get(name) or given.sources[name]
             fields = _fields(source.table, wanted[kind, name])
             return f"({self._reader.state_sql(self._worker, source, given.version, fields, limits.get(name))})"
 

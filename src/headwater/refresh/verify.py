@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.catalog import Snapshot
-from headwater.engine.identity import row_hash_sql
+from headwater.engine.identity import identity_list, is_plain, row_hash_sql
+from headwater.engine.multiset import hash_of_sums, hash_sums_sql
 from headwater.engine.worker import Worker
 from headwater.model.schema import Field
 from headwater.model.sql import quoted
@@ -23,7 +24,7 @@ from headwater.store.ground import Ground
 from headwater.store.reading import net_sql
 from headwater.store.rows import WEIGHT
 
-_SHOWN = 100_000
+_COMPARED = 100_000
 _FLOATS = ("FLOAT", "DOUBLE")
 
 
@@ -52,6 +53,8 @@ def verified(ground: Ground, refresher: Refresher, snapshot: Snapshot, stream: S
     definition = refresher.definition(stream)
     fields = table.schema.visible
     names = ", ".join(quoted(f.name) for f in fields)
+    floats = [f for f in fields if f.type in _FLOATS]
+    tolerance = ground.settings.float_tolerance if floats else 0.0
     with ground.engine.worker() as worker:
         worker.configure(definition.meaning)
         worker.size_for(max([table.row_count, *(snapshot.tables[s].row_count for s in snapshot.sources[table.id])]))
@@ -60,9 +63,11 @@ def verified(ground: Ground, refresher: Refresher, snapshot: Snapshot, stream: S
         signed = (
             f"(SELECT {names}, 1 AS {WEIGHT} FROM {expected} UNION ALL SELECT {names}, -1 AS {WEIGHT} FROM {contents})"
         )
-        rows = worker.rows(worker.sql(f"{net_sql(signed, fields)} LIMIT {_SHOWN}"))
-        tolerance = ground.settings.float_tolerance if any(f.type in _FLOATS for f in fields) else 0.0
-        left = _unmatched(rows, fields, tolerance) if tolerance else rows
+        text = net_sql(signed, fields)
+        if floats:
+            text = _apart_sql(text, fields, tolerance)
+        rows = worker.rows(worker.sql(f"{text} LIMIT {_COMPARED}"))
+        left = _unmatched(rows, fields, tolerance) if floats and len(rows) < _COMPARED else rows
         hash_matches, count = _hash(worker, contents, table.schema.visible, table.hash)
     missing = sum(r[WEIGHT] for r in left if r[WEIGHT] > 0)
     unexpected = -sum(r[WEIGHT] for r in left if r[WEIGHT] < 0)
@@ -80,10 +85,41 @@ def verified(ground: Ground, refresher: Refresher, snapshot: Snapshot, stream: S
     )
 
 
+def _apart_sql(net: str, fields: Sequence[Field], tolerance: float) -> str:
+    """Return the differences less those in the last digits alone.
+
+    Of rows that are equal in all other columns, those that are missing and those that should not be there are put in order: if they
+    are near each other pair by pair, they are the same rows.
+    """
+    exact = [f for f in fields if f.type not in _FLOATS]
+    floats = [quoted(f.name) for f in fields if f.type in _FLOATS]
+    names = [quoted(f.name) for f in exact]
+    items = [n if is_plain(f.type) else f"any_value({n}) AS {n}" for n, f in zip(names, exact, strict=True)]
+    row = f"struct({', '.join(floats)}, {WEIGHT})"
+    for side, sign in (("missing", ">"), ("unexpected", "<")):
+        items.append(f"collect_list({row}) FILTER (WHERE {WEIGHT} {sign} 0) AS __{side}")
+    values = ", ".join(f"r.{x} AS {x}" for x in floats)
+
+    def in_order(side: str) -> str:
+        return f"sort_array(flatten(transform(__{side}, r -> array_repeat(struct({values}), abs(r.{WEIGHT})))))"
+
+    near = " AND ".join(_near_sql(f"a.{x}", f"b.{x}", tolerance) for x in floats)
+    pairs = f"zip_with({in_order('missing')}, {in_order('unexpected')}, (a, b) -> a IS NOT NULL AND b IS NOT NULL AND {near})"
+    grouped = f"SELECT {', '.join(items)} FROM ({net}) GROUP BY {', '.join(identity_list(exact)) or 'true'}"
+    columns = "".join(f"{n}, " for n in names)
+    return f"SELECT {columns}inline(concat(__missing, __unexpected)) FROM ({grouped}) WHERE NOT forall({pairs}, x -> x)"
+
+
+def _near_sql(a: str, b: str, tolerance: float) -> str:
+    gap = f"abs({a} - {b})"
+    within = f"{gap} <= {tolerance!r}D * greatest(abs({a}), abs({b})) AND {gap} < double('infinity')"
+    return f"({a} <=> {b} OR coalesce({within}, false))"
+
+
 def _hash(worker: Worker, view: str, fields: Sequence[Field], kept: int) -> tuple[bool, int]:
-    text = f"SELECT sum(CAST({row_hash_sql(fields)} AS DECIMAL(38, 0))) AS h, count(*) AS n FROM {view}"
-    row = worker.rows(worker.sql(text))[0]
-    return int(row["h"] or 0) % 2**64 == kept, int(row["n"])
+    sums = ", ".join(f"{text} AS {name}" for name, text in hash_sums_sql(row_hash_sql(fields)).items())
+    row = worker.rows(worker.sql(f"SELECT {sums}, count(*) AS n FROM {view}"))[0]
+    return hash_of_sums(row.asDict()) == kept, int(row["n"])
 
 
 def _unmatched(rows: Sequence[Any], fields: Sequence[Field], tolerance: float) -> list[Any]:

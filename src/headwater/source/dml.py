@@ -7,7 +7,7 @@ materialised once, checked, and handed to the transaction.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import pyarrow as pa
 from headwater.engine.identity import equal_sql, identity_list, identity_sql, keys_equal_sql
 from headwater.engine.texts import named_views
 from headwater.engine.worker import Frame, Worker
-from headwater.errors import ConstraintError, EvaluationError
+from headwater.errors import ConstraintError, EvaluationError, ResultTooLargeError
 from headwater.model.schema import Field
 from headwater.model.sql import quoted, sql_string
 from headwater.model.tables import Table
@@ -253,7 +253,8 @@ class Changer:
             size = worker.estimate(frame)
             most = size.rows if count is None else count
             if writer.fits_in_memory(fields, most):
-                return arrow_rows(worker.to_arrow(writer.selected(worker, frame, table)))
+                with suppress(ResultTooLargeError):
+                    return arrow_rows(worker.to_arrow(writer.selected(worker, frame, table)))
             if most is None and size.bytes <= _PROBE_BYTES and writer.fits_in_memory(fields, _PROBE_ROWS):
                 found = worker.to_arrow(writer.selected(worker, frame, table).limit(_PROBE_ROWS + 1))
                 if found.num_rows <= _PROBE_ROWS:

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -29,7 +31,7 @@ from headwater.engine.worker import Frame, Worker
 from headwater.model.schema import Field
 from headwater.model.sql import quoted, sql_literal
 from headwater.model.tables import Batch, BatchFormat, DataFile, Table
-from headwater.store.layout import Bound, Layout, column_bounds, files_within
+from headwater.store.layout import Bound, Layout, files_within
 from headwater.store.netting import copies_sql
 from headwater.store.netting import net_sql as net_sql
 from headwater.store.rows import (
@@ -46,11 +48,6 @@ from headwater.store.rows import (
 )
 
 _BROADCAST_ROWS = 1_000_000
-_LITERAL_KEYS = 200
-_LITERAL_TYPES = frozenset(
-    {"TINYINT", "SMALLINT", "INT", "BIGINT", "STRING", "DATE", "DECIMAL", "TIMESTAMP", "TIMESTAMP_NTZ"}
-)
-_DRIVER_TAIL_ROWS = 20_000
 _CACHED_BATCHES = 4096
 
 
@@ -99,78 +96,21 @@ class Reader:
         """Return the change rows of the versions in (after, upto]."""
         return self._signed(worker, source, source.batches(after, upto), after, upto, fields, flip=False)
 
-    def state_of_keys(
-        self, worker: Worker, source: Source, version: int, fields: Sequence[Field], keys: pa.Table
-    ) -> str | None:
-        """Return a query for the rows of the table at `version` that have one of these keys, or None if another way is better.
+    def change_values(self, source: Source, after: int, upto: int, fields: Sequence[Field]) -> pa.Table:
+        """Return columns of the change rows of the versions in (after, upto], read without Spark."""
+        return self._arrow(source.batches(after, upto), source, (), after, upto, fields)
 
-        For few keys and a short tail: the newest row of a key that the tail knows is found here, on the driver; only the other keys
-        are looked for in the base, by literals that let Spark skip most of it. If none are left, no file is read.
-        """
-        table = source.table
-        key = [f for f in table.schema.fields if f.name in table.schema.key]
-        batches = source.batches(table.base_version, version)
-        count = sum(b.inserts + b.deletes for b in batches) + sum(p.count for p in source.pending)
-        small = keys.num_rows <= _LITERAL_KEYS and count <= _DRIVER_TAIL_ROWS and version >= table.base_version
-        if not small or any(f.type.partition("(")[0] not in _LITERAL_TYPES for f in key):
-            return None
-        if any(has_variant(f.type) for f in table.schema.fields):
-            return None
-        try:
-            wanted = {tuple(r.values()) for r in keys.select([f.name for f in key]).to_pylist()}
-            newest, known = self._newest(source, batches, version, key, wanted)
-        except (ValueError, OverflowError):  # a date or time outside Python's calendar
-            return None
-        condition = _keys_sql(wanted - known, key)
-        if condition is None:
-            return None
-        columns = ", ".join(quoted(f.name) for f in fields)
-        found = worker.from_arrow(newest, table.schema.fields)
-        text = f"SELECT {columns} FROM {worker.view(found)}"
-        if condition:
-            bounds = column_bounds(keys, [f.name for f in key])
-            files = files_within(source.manifest.files, bounds)
-            self._layout.require(files)
-            base = worker.view(worker.read_parquet(self._layout.paths(files), table.schema.fields))
-            where = " AND ".join(c for c in (_bounds_sql(bounds, key), f"({condition})") if c)
-            text += f" UNION ALL SELECT {columns} FROM {base} WHERE {where}"
-        return text
-
-    def _newest(
-        self,
-        source: Source,
-        batches: Sequence[Batch],
-        version: int,
-        key: Sequence[Field],
-        wanted: set[tuple[object, ...]],
-    ) -> tuple[pa.Table, set[tuple[object, ...]]]:
-        """Return the live rows that the tail holds for the wanted keys, and the keys that it knows anything about."""
+    def tail(
+        self, source: Source, batches: Sequence[Batch], version: int
+    ) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64] | int]]:
+        """Yield the change rows between the base and `version` batch by batch, each with the version of its rows."""
         stored = (*source.table.schema.fields, *CHANGE_FIELDS[:1])
         after = source.table.base_version
-        parts = []
         for batch in batches:
             part = self._arrow([batch], source, (), after, version, (*stored, VERSION_FIELD))
-            if not batch.merged:
-                numbered = pa.array([batch.first_version] * part.num_rows, pa.int64())
-                part = part.set_column(part.num_columns - 1, VERSION, numbered)
-            parts.append(part)
+            yield part, part.column(VERSION).to_numpy() if batch.merged else batch.first_version
         for number, rows in enumerate(source.pending, start=1):
-            part = self._arrow([], source, (rows,), after, version, stored)
-            parts.append(part.append_column(VERSION, pa.array([version + number] * part.num_rows, pa.int64())))
-        names = [f.name for f in stored]
-        if not parts:
-            return pa.table({n: pa.nulls(0) for n in names}), set()
-        tail = concatenated(parts)
-        last: dict[tuple[object, ...], tuple[int, bool, int]] = {}
-        rows_of_key = zip(*(tail.column(f.name).to_pylist() for f in key), strict=True)
-        inserted = pc.equal(tail.column(ACTION), "I").to_pylist()
-        for position, (one, at, is_insert) in enumerate(
-            zip(rows_of_key, tail.column(VERSION).to_pylist(), inserted, strict=True)
-        ):
-            if one in wanted and (at, is_insert) >= last.get(one, (-1, False, 0))[:2]:
-                last[one] = (at, is_insert, position)
-        live = [position for _, is_insert, position in last.values() if is_insert]
-        return tail.take(pa.array(live, pa.int64())).select(names), set(last)
+            yield self._arrow([], source, (rows,), after, version, stored), version + number
 
     def _signed(
         self,
@@ -220,7 +160,8 @@ class Reader:
             else:
                 files = source.manifest.batch_files[batch.id]
                 self._layout.require(files)
-                table = concatenated([pq.read_table(p) for p in self._layout.paths(files)])
+                wanted = [f.name for f in stored] + [VERSION] * batch.merged
+                table = concatenated([_columns(p, wanted) for p in self._layout.paths(files)])
                 if batch.format is BatchFormat.INSERT:
                     table = as_inserts(table)
             tables.append(_within(table, batch, after, upto))
@@ -402,29 +343,6 @@ def _bounds_sql(bounds: Mapping[str, Bound], fields: Sequence[Field]) -> str:
     return " AND ".join(terms)
 
 
-def _keys_sql(keys: set[tuple[object, ...]], fields: Sequence[Field]) -> str | None:
-    """Return the condition that a row has one of these keys: empty for none, None if a value has no safe text."""
-    terms = []
-    if len(fields) == 1:
-        name = quoted(fields[0].name)
-        texts = [sql_literal(k[0]) for k in keys if k[0] is not None]
-        if any(t is None for t in texts):
-            return None
-        terms = [f"{name} IN ({', '.join(str(t) for t in texts)})"] if texts else []
-        if (None,) in keys:
-            terms.append(f"{name} IS NULL")
-        return " OR ".join(terms)
-    for key in keys:
-        parts = []
-        for value, field in zip(key, fields, strict=True):
-            text = sql_literal(value)
-            if text is None and value is not None:
-                return None
-            parts.append(f"{quoted(field.name)} IS NULL" if value is None else f"{quoted(field.name)} = {text}")
-        terms.append(f"({' AND '.join(parts)})")
-    return " OR ".join(terms)
-
-
 def _without_whole_batches(
     source: Source, files: Sequence[DataFile], batches: Sequence[Batch], version: int
 ) -> tuple[tuple[DataFile, ...], tuple[Batch, ...]]:
@@ -439,6 +357,12 @@ def _without_whole_batches(
         else:
             kept.append(batch)
     return tuple(f for f in files if f.path not in undone), tuple(kept)
+
+
+def _columns(path: str, names: Sequence[str]) -> pa.Table:
+    """Return those of the columns that the file has."""
+    with pq.ParquetFile(path) as file:
+        return file.read(columns=[n for n in names if n in file.schema_arrow.names])
 
 
 def _within(table: pa.Table, batch: Batch, after: int, upto: int) -> pa.Table:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from headwater.catalog import Catalog
 from headwater.engine.identity import has_variant, row_hash_sql
 from headwater.engine.worker import Frame, Worker
+from headwater.errors import ResultTooLargeError
 from headwater.model.commit import AddBatch
 from headwater.model.schema import Field
 from headwater.model.sql import quoted
@@ -72,7 +73,8 @@ class Writer:
         """
         fields = table.schema.fields
         if self.fits_in_memory(fields, expected):
-            return arrow_rows(worker.to_arrow(self.selected(worker, frame, table)))
+            with suppress(ResultTooLargeError):
+                return arrow_rows(worker.to_arrow(self.selected(worker, frame, table)))
         columns = "".join(quoted(f.name) + ", " for f in fields)
         mask = _mask(frame)
         text = (

@@ -1,0 +1,41 @@
+"""Settings that a refresh obeys and no other test looks at."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import headwater as hw
+
+
+def test_the_cache_of_definitions_has_a_size(spark: SparkSession, tmp_path: Path) -> None:
+    with hw.connect(tmp_path / "w", spark=spark, settings={"template_cache_max_entries": 2}) as wh:
+        wh.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v INT)")
+        for i in range(3):
+            wh.create_stream_table(f"s{i}", f"SELECT id, v + {i} AS v FROM t")
+        wh.sql("INSERT INTO t VALUES (1, 1)")
+        wh.refresh()
+        streams = wh._catalog.snapshot().streams.values()
+        refresher = wh._refresher
+        assert len(refresher._definitions) == 2
+        for stream in streams:
+            assert refresher.definition(stream) is refresher.definition(stream)
+        assert len(refresher._definitions) == 2
+        assert [wh.table(f"s{i}").collect()[0].v for i in range(3)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("level", "seen"), [("INFO", True), ("WARNING", False)])
+def test_the_log_level_decides_what_is_written(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, level: str, seen: bool
+) -> None:
+    with hw.connect(tmp_path / "w", spark=spark, settings={"log_level": level}) as wh:
+        wh.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v INT)")
+        wh.create_stream_table("s", "SELECT id, v FROM t")
+        wh.sql("INSERT INTO t VALUES (1, 1)")
+        with caplog.at_level(logging.NOTSET):
+            wh.refresh()
+    lines = [r.getMessage() for r in caplog.records if r.name == "headwater.refresh"]
+    assert any(line.startswith("refreshed table=s action=DIFFERENTIAL rows_in=1 inserted=1") for line in lines) is seen
