@@ -326,7 +326,7 @@ def _merged(
             *(Named(ctx.again(c), ColumnRef(c.id)) for c in design.values),
         ),
     )
-    rows = Union((changes, state), (*groups, *merged_args, merged_weight, merged_tag, is_old, *olds))
+    rows = Union((changes, state), (*groups, *merged_args, merged_weight, merged_tag, is_old, *olds), gathered=True)
     place = dict(zip(read, merged_args, strict=True))
     old_of = {c.id: o for c, o in zip(design.values, olds, strict=True)}
 

@@ -23,6 +23,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StructField, StructType, VarcharType
 
+from headwater.engine.constants import values_sql
 from headwater.engine.multiset import hash_of_sums, hash_sums_sql
 from headwater.errors import EvaluationError, MissingFileError, ResultTooLargeError, StatementError
 from headwater.model.schema import Field
@@ -43,6 +44,9 @@ FIXED_CONF = {
     "spark.sql.preserveCharVarcharTypeInfo": "false",
     "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
     "spark.sql.files.ignoreMissingFiles": "false",
+    # Texts that we make hold values of users: they mean what they say.
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
     # A shredded VARIANT has a file schema of its own in every file; whole ones can be joined by the driver and read by outsiders.
     "spark.sql.variant.writeShredding.enabled": "false",
     "spark.sql.variant.inferShreddingSchema": "false",
@@ -60,11 +64,13 @@ MEANING_CONF = (
 )
 
 _TINY_ROWS = 20_000
+_WRITTEN_VALUES = 400
 _SMALL_ROWS = 500_000
 _COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 _TINY_CONF = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -128,6 +134,7 @@ class Worker:
         self._names = itertools.count()
         self._views: list[str] = []
         self._conf: dict[str, str] = {}
+        self.is_tiny = False
         self.configure(FIXED_CONF)
 
     @property
@@ -147,12 +154,15 @@ class Worker:
         For few rows, planning and compiling cost more than running: no adaptive planning, one partition, interpreted expressions
         (measured: half the time of compiled ones, whose code differs with every literal). For many, the other way round.
         """
-        if rows <= _TINY_ROWS:
+        self.is_tiny = rows <= _TINY_ROWS
+        if self.is_tiny:
             self.configure(_TINY_CONF)
-        elif rows <= _SMALL_ROWS:
+            return
+        cores = self.session.sparkContext.defaultParallelism
+        self.configure({"spark.sql.leafNodeDefaultParallelism": str(cores)})
+        if rows <= _SMALL_ROWS:
             self.configure(_SMALL_CONF)
         else:
-            cores = self.session.sparkContext.defaultParallelism
             count = max(2 * cores, min(400, rows // _SMALL_ROWS))
             self.configure({**_LARGE_CONF, "spark.sql.shuffle.partitions": str(count)})
 
@@ -186,6 +196,14 @@ class Worker:
         if table.num_rows == 0:
             return self.empty(fields)
         return self.session.createDataFrame(table, schema=schema)
+
+    def relation(self, table: pa.Table, fields: Sequence[Field]) -> str:
+        """Return what stands after FROM for the rows of `table`: constants in the text if they are few, else a view."""
+        if 0 < table.num_rows * len(fields) <= _WRITTEN_VALUES:
+            text = values_sql(table, fields)
+            if text is not None:
+                return text
+        return self.view(self.from_arrow(table, fields))
 
     def local(self, table: pa.Table) -> Frame:
         """Return the rows of any Arrow table as a local relation; times without a zone stay without one."""

@@ -62,5 +62,5 @@ def _filled(op: Operator, columns: Mapping[int, Column]) -> Operator:
     if isinstance(op, Expand):
         return Expand(op.input, op.rows, tuple(columns[c.id] for c in op.columns))
     if isinstance(op, Union):
-        return Union(op.branches, tuple(columns[c.id] for c in op.columns))
+        return replace(op, columns=tuple(columns[c.id] for c in op.columns))
     return op

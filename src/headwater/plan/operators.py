@@ -199,10 +199,14 @@ class Aggregate(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Union(Operator):
-    """All rows of all inputs, by position; `columns` are the output."""
+    """All rows of all inputs, by position; `columns` are the output.
+
+    `gathered`: these are rows of a change, and what stands above compares them with each other.
+    """
 
     branches: tuple[Operator, ...]
     columns: tuple[Column, ...]
+    gathered: bool = False
 
     def __post_init__(self) -> None:
         _require(bool(self.branches), "a union has at least one branch")

@@ -17,6 +17,9 @@ LeafName = Callable[[Scan | Stage], str]
 BROADCAST_HINT = "/*+ BROADCAST(r) */"
 """Written into joins against the keys of a change; whoever runs the text takes it out when the keys are many."""
 
+ONE_PARTITION_HINT = "/*+ COALESCE(1) */"
+"""Written above a gathered union: few rows in one partition need no shuffle. Taken out when the rows are many."""
+
 
 def sql(tree: Operator, leaf_name: LeafName) -> str:
     """Return a query whose columns are the output of `tree`, named `c<id>`."""
@@ -40,7 +43,8 @@ def sql(tree: Operator, leaf_name: LeafName) -> str:
             names = _columns(tree.columns)
             return f"SELECT inline(array({', '.join(rows)})) AS ({names}) FROM {_from(tree.input, leaf_name)}"
         case Union():
-            return " UNION ALL ".join(_branch(b, tree.columns, leaf_name) for b in tree.branches)
+            text = " UNION ALL ".join(_branch(b, tree.columns, leaf_name) for b in tree.branches)
+            return f"SELECT {ONE_PARTITION_HINT} * FROM ({text})" if tree.gathered else text
         case SemiJoin():
             on = " AND ".join(f"l.{a.sql} <=> r.{b.sql}" for a, b in tree.on)
             kept = _list([f"l.{c.sql}" for c in tree.output])
@@ -67,6 +71,9 @@ def _from(op: Operator, leaf_name: LeafName) -> str:
 
 
 def _branch(branch: Operator, columns: Sequence[Column], leaf_name: LeafName) -> str:
+    if isinstance(branch, Project):
+        items = [_named(i.expression, new) for i, new in zip(branch.items, columns, strict=True)]
+        return f"SELECT {_list(items)} FROM {_from(branch.input, leaf_name)}"
     items = [_named_column(old, new) for old, new in zip(branch.output, columns, strict=True)]
     return f"SELECT {_list(items)} FROM {_from(branch, leaf_name)}"
 

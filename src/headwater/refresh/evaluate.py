@@ -21,13 +21,13 @@ from headwater.errors import CheckFailedError, EvaluationError, ResultTooLargeEr
 from headwater.model.schema import Field
 from headwater.model.sql import quoted
 from headwater.model.tables import Table
-from headwater.plan.printer import BROADCAST_HINT
+from headwater.plan.printer import BROADCAST_HINT, ONE_PARTITION_HINT
 from headwater.refresh.template import StageText, Template, Text
 from headwater.store.layout import Bound, Layout, column_bounds
 from headwater.store.lookup import rows_of_keys
 from headwater.store.netting import copies_sql, net_changes_sql, net_sql
 from headwater.store.reading import Changes, Reader, Source
-from headwater.store.rows import ACTION, CHANGED, HASH, WEIGHT, Rows, arrow_rows
+from headwater.store.rows import ACTION, CHANGED, HASH, WEIGHT, Rows, arrow_rows, changed_words, touching
 from headwater.store.writing import Writer
 
 _RESCAN = "__rescan"
@@ -65,6 +65,15 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class _Changed:
+    """The changes of a source: how many rows there are, how many of them delete, and those that matter if they are few."""
+
+    count: int
+    deletes: int
+    rows: pa.Table | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Keys:
     """The changed groups of a stage: how many rows there are at most, their bounds, and the groups themselves if they are few."""
 
@@ -83,7 +92,7 @@ class Evaluation:
         self._layout = layout
         self._local_rows = local_rows
         self._relations: dict[tuple[str, str], str] = {}
-        self._changes: dict[str, Changes] = {}
+        self._changes: dict[str, _Changed] = {}
         self._stage_rows: dict[str, int] = {}
         self._new_states: dict[str, Source] = {}
         self._stack = ExitStack()
@@ -103,6 +112,8 @@ class Evaluation:
         total = sum(c.count for c in self._changes.values())
         inserts_only = all(c.deletes == 0 for c in self._changes.values())
         outcome = Outcome(total)
+        if all(c.rows is not None and c.rows.num_rows == 0 for c in self._changes.values()):
+            return outcome  # updates of columns that nobody reads
         self._worker.size_for(total)
         for stage in given.template.stages:
             self._run_stage(stage, given, total, outcome)
@@ -130,14 +141,34 @@ class Evaluation:
         for table_id, names in given.template.source_reads("changes").items():
             source = given.sources[table_id]
             fields = _fields(source.table, [n for n in names if n != WEIGHT])
-            changes = self._reader.changes(self._worker, source, given.frontier, given.version, fields)
-            self._changes[table_id] = changes
-            relevant = _relevant(changes, source.table, fields)
+            positions = {f.name: i for i, f in enumerate(source.table.schema.fields)}
+            words = changed_words(positions[f.name] for f in fields)
+            few = self._reader.few_changes(source, given.frontier, given.version, fields)
+            if few is not None:
+                changed, relevant = self._few(few, words, fields)
+            else:
+                changes = self._reader.changes(self._worker, source, given.frontier, given.version, fields)
+                changed, relevant = (
+                    _Changed(changes.count, changes.deletes, None),
+                    _touching_sql(changes, words, fields),
+                )
+            self._changes[table_id] = changed
             if netted:
                 net = f"({net_sql(relevant, fields)})"
                 columns = "".join(quoted(f.name) + ", " for f in fields)
                 relevant = f"({copies_sql(net, f'{columns}CAST(sign({WEIGHT}) AS INT) AS {WEIGHT}')})"
             self._relations["changes", table_id] = relevant
+
+    def _few(self, rows: pa.Table, words: Mapping[int, int], fields: Sequence[Field]) -> tuple[_Changed, str]:
+        """Take change rows that are in memory: those that touch what is read, with their weight."""
+        count = rows.num_rows
+        rows = touching(rows, words)
+        inserted = pc.equal(rows.column(ACTION), "I")
+        weights = pc.if_else(inserted, pa.scalar(1, pa.int32()), pa.scalar(-1, pa.int32()))
+        values = rows.select([f.name for f in fields])
+        deletes = rows.num_rows - (pc.sum(inserted).as_py() or 0)
+        relation = self._worker.relation(values.append_column(WEIGHT, weights), (*fields, Field(WEIGHT, "INT")))
+        return _Changed(count, deletes, values), relation
 
     # stages -----------------------------------------------------------------------------------------------------------------
 
@@ -153,7 +184,7 @@ class Evaluation:
         if found is not None:
             delta = stage.delta_of_keys
             self._worker.size_for(keys.count)
-            old = self._worker.view(self._read_back(found, state.table.schema.fields))
+            old = self._read_back(found, state.table.schema.fields)
         else:
             delta = stage.delta
             self._worker.size_for(max(keys.count, state.table.row_count))
@@ -162,20 +193,22 @@ class Evaluation:
         text = self._fill(delta, {}, given)
         if keys.count > _BROADCAST_ROWS:
             text = text.replace(BROADCAST_HINT, "")
+        if not self._worker.is_tiny:
+            text = text.replace(ONE_PARTITION_HINT, "")
         if self._writer.fits_in_memory((*state.table.schema.fields, *given.target.table.schema.fields), 2 * keys.count):
             with suppress(ResultTooLargeError):
                 self._stage_in_memory(stage, text, keys, given, outcome)
                 return
         self._stage_in_files(stage, text, given, outcome)
 
-    def _read_back(self, table: pa.Table, fields: Sequence[Field]) -> Frame:
+    def _read_back(self, table: pa.Table, fields: Sequence[Field]) -> str:
         """Give rows of the driver to Spark: few with the query, many by way of a file."""
         if table.num_rows <= self._local_rows:
-            return self._worker.from_arrow(table, fields)
+            return self._worker.relation(table, fields)
         folder = self._stack.enter_context(self._writer.scratch())
         folder.mkdir(parents=True)
         pq.write_table(table, folder / "rows.parquet", coerce_timestamps="us")
-        return self._worker.read_parquet([str(folder / "rows.parquet")], fields)
+        return self._worker.view(self._worker.read_parquet([str(folder / "rows.parquet")], fields))
 
     def _stage_keys(self, stage: StageText, given: RefreshInput, total: int) -> _Keys:
         """Find the changed groups. Groups that are columns of the source are read off its changes, without asking Spark."""
@@ -191,8 +224,7 @@ class Evaluation:
             table = self._worker.to_arrow(self._worker.sql(self._relations["stage", stage.keys_name][1:-1]))
         except ResultTooLargeError:
             return _Keys(expected, {}, None)
-        relation = self._worker.view(self._worker.from_arrow(table, stage.keys.fields()))
-        self._relations["stage", stage.keys_name] = relation
+        self._relations["stage", stage.keys_name] = self._worker.relation(table, stage.keys.fields())
         columns = [n for n, _ in stage.keys.columns[: stage.groups]]
         groups = _unique(table.select(columns).rename_columns(names))
         return _Keys(table.num_rows, column_bounds(groups, names), groups)
@@ -208,7 +240,7 @@ class Evaluation:
         ((table_id, changes),) = self._changes.items()
         source = given.sources[table_id]
         fields = _fields(source.table, [c for _, c in origins])
-        values = changes.arrow
+        values = changes.rows
         if values is None:
             if not self._writer.fits_in_memory(fields, changes.count):
                 return None
@@ -268,7 +300,7 @@ class Evaluation:
             return f"(SELECT DISTINCT {_renamed(keys, columns)} FROM {self._relations['stage', stage.keys_name]})"
         groups = flagged.select([f"g{i}" for i in range(stage.groups)]).rename_columns(columns)
         fields = [Field(c, t) for c, t in stage.rescan_columns]
-        return self._worker.view(self._worker.from_arrow(groups, fields))
+        return self._worker.relation(groups, fields)
 
     def _fresh_rows(self, stage: StageText, bounds: Mapping[str, Bound], given: RefreshInput) -> str:
         """Return the text that reads the state of the groups in the rescan stage from the sources."""
@@ -329,15 +361,14 @@ class Evaluation:
         outcome.add(table, rows)
         stored = (*table.schema.fields, Field(ACTION, "STRING"))
         if paired is not None:
-            frame = self._worker.from_arrow(paired, (*stored, Field(_PAIRED, "BOOLEAN")))
+            view = self._worker.relation(paired, (*stored, Field(_PAIRED, "BOOLEAN")))
         elif rows.arrow is not None:
-            frame = self._worker.from_arrow(rows.arrow, stored)
+            view = self._worker.relation(rows.arrow, stored)
         else:
-            frame = self._worker.read_parquet(self._layout.paths(rows.files), stored)
+            view = self._worker.view(self._worker.read_parquet(self._layout.paths(rows.files), stored))
         items = [f"{quoted(f.name)} AS {c}" for c, f in zip(stage.columns, table.schema.fields, strict=True)]
         weight = f"CASE WHEN {ACTION} = 'I' THEN 1 ELSE -1 END AS {stage.weight}"
         mark = f"{_PAIRED if paired is not None else 'false'} AS {stage.paired}"
-        view = self._worker.view(frame)
         self._relations["stage", stage.name] = f"(SELECT {', '.join(items)}, {weight}, {mark} FROM {view})"
 
     # whole ------------------------------------------------------------------------------------------------------------------
@@ -374,16 +405,11 @@ class Evaluation:
         return text.filled(place)
 
 
-def _relevant(changes: Changes, table: Table, fields: Sequence[Field]) -> str:
+def _touching_sql(changes: Changes, words: Mapping[int, int], fields: Sequence[Field]) -> str:
     """Return the change rows without updates that changed none of the columns read."""
     columns = "".join(quoted(f.name) + ", " for f in fields)
     if changes.deletes == 0:
         return f"(SELECT {columns}{WEIGHT} FROM ({changes.sql}))"
-    positions = {f.name: i for i, f in enumerate(table.schema.fields)}
-    words: dict[int, int] = {}
-    for f in fields:
-        word, bit = divmod(positions[f.name], 63)
-        words[word] = words.get(word, 0) | 1 << bit
     tests = " OR ".join(f"(coalesce(get({CHANGED}, {w}), 0L) & {m}L) <> 0" for w, m in words.items()) or "false"
     return f"(SELECT {columns}{WEIGHT} FROM ({changes.sql}) WHERE {CHANGED} IS NULL OR {tests})"
 

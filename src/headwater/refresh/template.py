@@ -19,6 +19,7 @@ from headwater.model.schema import Field, TableSchema
 from headwater.plan.expressions import Column
 from headwater.plan.operators import Expand, Operator, Scan, SemiJoin, Side, Stage, Union, walk_operators
 from headwater.plan.printer import sql
+from headwater.plan.simplify import simplified
 
 FORMAT = 1
 _PLACE = re.compile(r"<<(\w+):([^<>]+)>>")
@@ -134,6 +135,7 @@ def printed(program: Program, output: tuple[Column, ...]) -> Template:
 
 
 def _text(tree: Operator) -> Text:
+    tree = simplified(tree)
     reads: dict[tuple[str, str], dict[str, None]] = {}
     for op in walk_operators(tree):
         if isinstance(op, Scan):

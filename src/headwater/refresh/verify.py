@@ -25,6 +25,7 @@ from headwater.store.reading import net_sql
 from headwater.store.rows import WEIGHT
 
 _COMPARED = 100_000
+_SHOWN = 5
 _FLOATS = ("FLOAT", "DOUBLE")
 
 
@@ -67,21 +68,23 @@ def verified(ground: Ground, refresher: Refresher, snapshot: Snapshot, stream: S
         if floats:
             text = _apart_sql(text, fields, tolerance)
         rows = worker.rows(worker.sql(f"{text} LIMIT {_COMPARED}"))
-        left = _unmatched(rows, fields, tolerance) if floats and len(rows) < _COMPARED else rows
+        wanted = [r for r in rows for _ in range(max(0, r[WEIGHT]))]
+        found = [r for r in rows for _ in range(max(0, -r[WEIGHT]))]
+        if floats and len(rows) < _COMPARED:
+            wanted, found = _unmatched(wanted, found, fields, tolerance)
         hash_matches, count = _hash(worker, contents, table.schema.visible, table.hash)
-    missing = sum(r[WEIGHT] for r in left if r[WEIGHT] > 0)
-    unexpected = -sum(r[WEIGHT] for r in left if r[WEIGHT] < 0)
-    examples = tuple(f"{'missing' if r[WEIGHT] > 0 else 'unexpected'}: {_shown(r, fields)}" for r in left[:10])
+    examples = [f"missing: {_shown(r, fields)}" for r in wanted[:_SHOWN]]
+    examples += [f"unexpected: {_shown(r, fields)}" for r in found[:_SHOWN]]
     return Verification(
         table.name,
-        not left and hash_matches,
-        missing,
-        unexpected,
+        not wanted and not found and hash_matches,
+        len(wanted),
+        len(found),
         count,
         tolerance,
         hash_matches,
         stream.frontier,
-        examples,
+        tuple(examples),
     )
 
 
@@ -122,25 +125,24 @@ def _hash(worker: Worker, view: str, fields: Sequence[Field], kept: int) -> tupl
     return hash_of_sums(row.asDict()) == kept, int(row["n"])
 
 
-def _unmatched(rows: Sequence[Any], fields: Sequence[Field], tolerance: float) -> list[Any]:
-    """Pair rows that agree in everything but the last digits of floating-point columns; return the rest."""
+def _unmatched(
+    wanted: Sequence[Any], found: Sequence[Any], fields: Sequence[Field], tolerance: float
+) -> tuple[list[Any], list[Any]]:
+    """Pair rows that agree in everything but the last digits of floating-point columns; return the rest of both sides."""
     floats = [f.name for f in fields if f.type in _FLOATS]
     exact = [f.name for f in fields if f.type not in _FLOATS]
-    groups: dict[str, list[Any]] = defaultdict(list)
-    for row in rows:
-        groups[repr([row[n] for n in exact])].append(row)
-    left = []
-    for group in groups.values():
-        wanted = [r for r in group for _ in range(max(0, r[WEIGHT]))]
-        found = [r for r in group for _ in range(max(0, -r[WEIGHT]))]
-        for row in wanted:
-            match = next((f for f in found if all(_near(row[n], f[n], tolerance) for n in floats)), None)
-            if match is None:
-                left.append(row)
-            else:
-                found.remove(match)
-        left += found
-    return left
+    candidates: dict[str, list[Any]] = defaultdict(list)
+    for row in found:
+        candidates[repr([row[n] for n in exact])].append(row)
+    missing = []
+    for row in wanted:
+        near = candidates[repr([row[n] for n in exact])]
+        match = next((i for i, f in enumerate(near) if all(_near(row[n], f[n], tolerance) for n in floats)), None)
+        if match is None:
+            missing.append(row)
+        else:
+            del near[match]
+    return missing, [row for rows in candidates.values() for row in rows]
 
 
 def _near(a: float | None, b: float | None, tolerance: float) -> bool:

@@ -118,7 +118,7 @@ def _in_tail(
         if hits.size:
             parts.append(part.take(pa.array(hits)))
             numbers.append(number[hits])
-            versions.append(at[hits] if isinstance(at, np.ndarray) else np.full(hits.size, at, dtype=np.int64))
+            versions.append(at[hits])
     if not parts:
         return [], known
     tail, number = concatenated(parts), np.concatenate(numbers)

@@ -49,6 +49,7 @@ from headwater.store.rows import (
 
 _BROADCAST_ROWS = 1_000_000
 _CACHED_BATCHES = 4096
+_CHUNK_ROWS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Change rows as a query with the fields asked for, `__changed_cols` and `__w` (+1 or -1); `arrow` if they are in memory too."""
+    """Change rows as a query with the fields asked for, `__changed_cols` and `__w` (+1 or -1)."""
 
     worker: Worker
     sql: str
     count: int
     deletes: int
-    arrow: pa.Table | None = None
 
     @property
     def frame(self) -> Frame:
@@ -96,21 +96,40 @@ class Reader:
         """Return the change rows of the versions in (after, upto]."""
         return self._signed(worker, source, source.batches(after, upto), after, upto, fields, flip=False)
 
+    def few_changes(self, source: Source, after: int, upto: int, fields: Sequence[Field]) -> pa.Table | None:
+        """Return the change rows of the versions in (after, upto] if they are few: `fields` and the change columns."""
+        batches = source.batches(after, upto)
+        count = sum(b.inserts + b.deletes for b in batches)
+        if count > self._local_rows or any(has_variant(f.type) for f in fields):
+            return None
+        return self._arrow(batches, source, (), after, upto, (*fields, *CHANGE_FIELDS))
+
     def change_values(self, source: Source, after: int, upto: int, fields: Sequence[Field]) -> pa.Table:
         """Return columns of the change rows of the versions in (after, upto], read without Spark."""
         return self._arrow(source.batches(after, upto), source, (), after, upto, fields)
 
     def tail(
         self, source: Source, batches: Sequence[Batch], version: int
-    ) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64] | int]]:
-        """Yield the change rows between the base and `version` batch by batch, each with the version of its rows."""
+    ) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64]]]:
+        """Yield the change rows between the base and `version`, some thousand at a time, each with the version of every row."""
         stored = (*source.table.schema.fields, *CHANGE_FIELDS[:1])
         after = source.table.base_version
-        for batch in batches:
-            part = self._arrow([batch], source, (), after, version, (*stored, VERSION_FIELD))
-            yield part, part.column(VERSION).to_numpy() if batch.merged else batch.first_version
-        for number, rows in enumerate(source.pending, start=1):
-            yield self._arrow([], source, (rows,), after, version, stored), version + number
+        parts: list[pa.Table] = []
+        versions: list[npt.NDArray[np.int64]] = []
+        waiting: list[Batch | tuple[int, Rows]] = [*batches, *enumerate(source.pending, start=version + 1)]
+        for number, item in enumerate(waiting, start=1):
+            if isinstance(item, Batch):
+                part = self._arrow([item], source, (), after, version, (*stored, VERSION_FIELD))
+                at = part.column(VERSION).to_numpy() if item.merged else np.full(part.num_rows, item.first_version)
+                part = part.drop_columns([VERSION])
+            else:
+                part = self._arrow([], source, (item[1],), after, version, stored)
+                at = np.full(part.num_rows, item[0])
+            parts.append(part)
+            versions.append(at)
+            if number == len(waiting) or sum(p.num_rows for p in parts) > _CHUNK_ROWS:
+                yield concatenated(parts), np.concatenate(versions)
+                parts, versions = [], []
 
     def _signed(
         self,
@@ -127,10 +146,9 @@ class Reader:
         count = sum(b.inserts + b.deletes for b in batches) + sum(p.count for p in pending)
         deletes = sum(b.deletes for b in batches) + sum(p.deletes for p in pending)
         stored = (*fields, *CHANGE_FIELDS)
-        arrow: pa.Table | None = None
         if count <= self._local_rows and not any(has_variant(f.type) for f in fields):
             arrow = self._arrow(batches, source, pending, after, upto, stored)
-            relations = [worker.view(worker.from_arrow(arrow, stored))]
+            relations = [worker.relation(arrow, stored)]
         else:
             relations = self._relations(worker, source, batches, pending, after, upto, stored)
         plus = "'D'" if flip else "'I'"
@@ -140,7 +158,7 @@ class Reader:
             f"SELECT {columns}{comma}{CHANGED}, CASE WHEN {ACTION} = {plus} THEN 1 ELSE -1 END AS {WEIGHT} FROM {x}"
             for x in relations
         ]
-        return Changes(worker, " UNION ALL ".join(parts), count, deletes, arrow)
+        return Changes(worker, " UNION ALL ".join(parts), count, deletes)
 
     def _arrow(
         self,

@@ -11,7 +11,7 @@ A change row is a stored row plus three columns:
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -109,6 +109,24 @@ def _comparable(value: object) -> object:
     if isinstance(value, tuple):
         return tuple(_comparable(v) for v in value)
     return value
+
+
+def changed_words(positions: Iterable[int]) -> dict[int, int]:
+    """Return which bits of which words of `__changed_cols` stand for the fields at these positions."""
+    words: dict[int, int] = {}
+    for position in positions:
+        word, bit = divmod(position, 63)
+        words[word] = words.get(word, 0) | 1 << bit
+    return words
+
+
+def touching(table: pa.Table, words: Mapping[int, int]) -> pa.Table:
+    """Return the change rows without updates that changed none of the fields that `words` stand for."""
+    kept = [
+        changed is None or any(w < len(changed) and changed[w] & mask for w, mask in words.items())
+        for changed in table.column(CHANGED).to_pylist()
+    ]
+    return table if all(kept) else table.filter(pa.array(kept))
 
 
 def in_utc(table: pa.Table) -> pa.Table:
