@@ -81,6 +81,11 @@ class _Keys:
     bounds: dict[str, Bound]
     groups: pa.Table | None
 
+    @property
+    def most(self) -> int:
+        """No more than so many groups changed."""
+        return self.count if self.groups is None else min(self.count, self.groups.num_rows)
+
 
 class Evaluation:
     """One refresh being computed by one worker."""
@@ -195,7 +200,7 @@ class Evaluation:
             text = text.replace(BROADCAST_HINT, "")
         if not self._worker.is_tiny:
             text = text.replace(ONE_PARTITION_HINT, "")
-        if self._writer.fits_in_memory((*state.table.schema.fields, *given.target.table.schema.fields), 2 * keys.count):
+        if self._writer.fits_in_memory((*state.table.schema.fields, *given.target.table.schema.fields), 2 * keys.most):
             with suppress(ResultTooLargeError):
                 self._stage_in_memory(stage, text, keys, given, outcome)
                 return

@@ -37,6 +37,7 @@ _MERGE_ROWS = 20_000
 _MERGE_INLINE = 64
 _FOLD_ROWS = 5_000
 _SMALL_FILES = 32
+_UNREAD = 3
 _SMALL_FILE_ROWS = 100_000
 _ONE_FILE_ROWS = 500_000
 
@@ -94,6 +95,8 @@ class Maintenance:
         tail = sum(b.inserts + b.deletes for b in manifest.batches if b.last_version > table.base_version)
         base = sum(f.rows for f in manifest.files)
         fraction = self._ground.settings.fold_tail_fraction
+        if table.kind is TableKind.AUX:
+            fraction *= _UNREAD  # nobody reads it whole
         return tail > max(_FOLD_ROWS, fraction * base) or len(_small_files(manifest.files)) > _SMALL_FILES
 
     def _committed(self, commit: Commit, rows: Rows) -> None:
