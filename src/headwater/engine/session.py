@@ -120,6 +120,8 @@ def session_config(settings: Settings, scratch: Path, *, cores: int | None = Non
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.scheduler.mode": "FAIR",
+        # Compiled queries are kept: with Spark's 100, a few dozen stream tables would compile at every refresh.
+        "spark.sql.codegen.cache.maxEntries": "5000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Below this number of files the driver lists them itself, which costs no Spark job.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",

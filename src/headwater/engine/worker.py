@@ -134,7 +134,6 @@ class Worker:
         self._names = itertools.count()
         self._views: list[str] = []
         self._conf: dict[str, str] = {}
-        self.is_tiny = False
         self.configure(FIXED_CONF)
 
     @property
@@ -154,8 +153,7 @@ class Worker:
         For few rows, planning and compiling cost more than running: no adaptive planning, one partition, interpreted expressions
         (measured: half the time of compiled ones, whose code differs with every literal). For many, the other way round.
         """
-        self.is_tiny = rows <= _TINY_ROWS
-        if self.is_tiny:
+        if rows <= _TINY_ROWS:
             self.configure(_TINY_CONF)
             return
         cores = self.session.sparkContext.defaultParallelism

@@ -35,6 +35,7 @@ _PAIRED = "__paired"
 _KEEP = "__keep"
 _RESULT_HASH = "__result_hash"
 _BROADCAST_ROWS = 2_000_000
+_GATHERED_ROWS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ class Evaluation:
         text = self._fill(delta, {}, given)
         if keys.count > _BROADCAST_ROWS:
             text = text.replace(BROADCAST_HINT, "")
-        if not self._worker.is_tiny:
+        if keys.count > _GATHERED_ROWS or found is None:
             text = text.replace(ONE_PARTITION_HINT, "")
         if self._writer.fits_in_memory((*state.table.schema.fields, *given.target.table.schema.fields), 2 * keys.most):
             with suppress(ResultTooLargeError):
