@@ -31,6 +31,7 @@ from headwater.execute import executed
 from headwater.model.commit import Commit, CreateTable, DefineStream, DropTable, SetSchema
 from headwater.model.reports import Result, TableStatus, Validation
 from headwater.model.schema import Field
+from headwater.model.sql import quoted
 from headwater.model.tables import REREAD, RefreshAction, RefreshMode, RefreshRecord, StreamTable, Table, TableKind
 from headwater.refresh.cycle import Refresher, RefreshReport, pending_sources
 from headwater.refresh.definition import Planned, planned, require_mode, require_no_cycle
@@ -50,7 +51,10 @@ from headwater.store.layout import Layout
 from headwater.store.maintain import Maintenance, VacuumReport
 from headwater.store.pins import Pins
 from headwater.store.reading import Reader
+from headwater.store.rows import WEIGHT
 from headwater.store.writing import WriteLimits, Writer
+
+_PIN_TRIES = 4
 
 
 class Warehouse:
@@ -398,13 +402,26 @@ class Warehouse:
         if tx is not None and version is None:
             with self._ground.engine.worker() as worker:
                 return Changer(tx, worker).visible(self.lookup(tx.snapshot, name))
-        snapshot = self.snapshot()
-        table = self.lookup(snapshot, name)
-        at = self._readable(snapshot, table, version)
-        then = table if version is None else self._catalog.snapshot(at).tables[table.id]
-        with self._ground.engine.worker() as worker:
-            frame = self._ground.reader.state(worker, self._ground.source(snapshot, table), at, then.schema.visible)
-        return self._pins.held(self._ground.engine.for_user(frame), snapshot.version)
+
+        def contents(snapshot: Snapshot) -> Frame:
+            table = self.lookup(snapshot, name)
+            at = self._readable(snapshot, table, version)
+            then = table if version is None else self._catalog.snapshot(at).tables[table.id]
+            with self._ground.engine.worker() as worker:
+                return self._ground.reader.state(worker, self._ground.source(snapshot, table), at, then.schema.visible)
+
+        return self._pinned(contents)
+
+    def _pinned(self, read: Callable[[Snapshot], Frame]) -> Frame:
+        """Return a frame over the newest version that keeps its files; where vacuum was faster than the pin, read again."""
+        for left in reversed(range(_PIN_TRIES)):
+            snapshot = self.snapshot()
+            try:
+                return self._pins.held(self._ground.engine.for_user(read(snapshot)), snapshot.version)
+            except UnknownVersionError:
+                if not left:
+                    raise
+        raise AssertionError("the last try returns or raises")
 
     def _readable(self, snapshot: Snapshot, table: Table, version: int | None) -> int:
         if version is None:
@@ -422,17 +439,19 @@ class Warehouse:
 
     def changes(self, name: str, after: int, upto: int | None = None) -> Frame:
         """Return the change rows of the versions in (after, upto]: the visible columns and `action`, I or D."""
-        snapshot = self.snapshot()
-        table = self.lookup(snapshot, name)
-        last = self._readable(snapshot, table, upto)
-        self._readable(snapshot, table, max(after, table.created))
-        with self._ground.engine.worker() as worker:
-            source = self._ground.source(snapshot, table)
-            found = self._ground.reader.changes(worker, source, after, last, table.schema.visible)
-            view = worker.view(found.frame)
-            names = ", ".join(f"`{f.name.replace('`', '``')}`" for f in table.schema.visible)
-            frame = worker.sql(f"SELECT {names}, CASE WHEN __w > 0 THEN 'I' ELSE 'D' END AS action FROM {view}")
-        return self._pins.held(self._ground.engine.for_user(frame), snapshot.version)
+
+        def rows(snapshot: Snapshot) -> Frame:
+            table = self.lookup(snapshot, name)
+            last = self._readable(snapshot, table, upto)
+            self._readable(snapshot, table, max(after, table.created))
+            with self._ground.engine.worker() as worker:
+                source = self._ground.source(snapshot, table)
+                found = self._ground.reader.changes(worker, source, after, last, table.schema.visible)
+                names = ", ".join(quoted(f.name) for f in table.schema.visible)
+                action = f"CASE WHEN {WEIGHT} > 0 THEN 'I' ELSE 'D' END AS action"
+                return worker.sql(f"SELECT {names}, {action} FROM ({found.sql})")
+
+        return self._pinned(rows)
 
     def source(self, name: str) -> Frame:
         """Return a table as an empty DataFrame to define stream tables with: `source("orders").where(...)`."""
@@ -452,21 +471,22 @@ class Warehouse:
 
     def query(self, text: str) -> Frame:
         tx = self.session.open
-        snapshot = tx.snapshot if tx is not None else self.snapshot()
-        with self._ground.engine.worker() as worker:
-            worker.configure(self._ground.engine.meaning())
-            if tx is not None:
-                changer = Changer(tx, worker)
-                frames = {t.name: changer.visible(t) for t in mentioned_tables(text, snapshot)}
-            else:
-                frames = dict(self._refresher.named_frames(worker, snapshot, text, snapshot.version))
-            try:
-                with named_views(worker, frames):
-                    frame = worker.sql(text)
-            except HeadwaterError as error:
-                raise _unknown_in(error, snapshot) from None
-        shown = self._ground.engine.for_user(frame)
-        return shown if tx is not None else self._pins.held(shown, snapshot.version)
+
+        def answer(snapshot: Snapshot) -> Frame:
+            with self._ground.engine.worker() as worker:
+                worker.configure(self._ground.engine.meaning())
+                if tx is not None:
+                    changer = Changer(tx, worker)
+                    frames = {t.name: changer.visible(t) for t in mentioned_tables(text, snapshot)}
+                else:
+                    frames = dict(self._refresher.named_frames(worker, snapshot, text, snapshot.version))
+                try:
+                    with named_views(worker, frames):
+                        return worker.sql(text)
+                except HeadwaterError as error:
+                    raise _unknown_in(error, snapshot) from None
+
+        return self._pinned(answer) if tx is None else self._ground.engine.for_user(answer(tx.snapshot))
 
     # looking ----------------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import headwater as hw
-from headwater.errors import BusyError
+from headwater.errors import BusyError, UnknownVersionError
 from headwater.refresh.graph import topological
 
 if TYPE_CHECKING:
@@ -143,3 +143,27 @@ def test_a_vacuum_overtaken_by_another(pair: tuple[Any, Any]) -> None:
     assert one.table("t").count() == 6
     one.close()
     other.close()
+
+
+@pytest.mark.parametrize("read", ["table", "sql", "changes"])
+def test_a_reader_that_vacuum_overtakes_reads_again(pair: tuple[Any, Any], read: str) -> None:
+    one, two = pair
+    first = one.version
+    held, calls = one._pins.held, 0
+
+    def overtaken(frame: Any, version: int) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            _insert(two, 100)
+            two.vacuum(retention_hours=0)
+        return held(frame, version)
+
+    one._pins.held = overtaken
+    if read == "changes":
+        with pytest.raises(UnknownVersionError, match="no longer kept"):
+            one.changes("t", first - 1)
+        assert one.changes("t", one.version).count() == 0
+        return
+    frame = one.table("t") if read == "table" else one.sql("SELECT * FROM t")
+    assert (calls, frame.count()) == (2, 6)

@@ -18,7 +18,7 @@ import headwater as hw
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SEEDS = range(12)
+SEEDS = range(10)
 REFRESHES = 500
 
 

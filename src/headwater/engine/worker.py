@@ -70,7 +70,6 @@ _COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryM
 _TINY_CONF = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
-    "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -155,12 +154,10 @@ class Worker:
         """
         if rows <= _TINY_ROWS:
             self.configure(_TINY_CONF)
-            return
-        cores = self.session.sparkContext.defaultParallelism
-        self.configure({"spark.sql.leafNodeDefaultParallelism": str(cores)})
-        if rows <= _SMALL_ROWS:
+        elif rows <= _SMALL_ROWS:
             self.configure(_SMALL_CONF)
         else:
+            cores = self.session.sparkContext.defaultParallelism
             count = max(2 * cores, min(400, rows // _SMALL_ROWS))
             self.configure({**_LARGE_CONF, "spark.sql.shuffle.partitions": str(count)})
 
@@ -237,9 +234,12 @@ class Worker:
         return self.session.read.schema(struct_type(fields)).parquet(*paths)
 
     def to_arrow(self, frame: Frame) -> pa.Table:
-        """Run `frame` and bring its rows to the driver."""
+        """Run `frame` and bring its rows to the driver; every column may hold NULL, whatever Spark knows about this one result."""
         with translated_errors():
-            return frame.toArrow()
+            table = frame.toArrow()
+        if all(x.nullable for x in table.schema):
+            return table
+        return table.cast(pa.schema([x.with_nullable(True) for x in table.schema]))
 
     def rows(self, frame: Frame) -> list[Any]:
         """Run `frame` and return its few rows."""

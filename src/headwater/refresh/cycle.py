@@ -25,7 +25,8 @@ from headwater.refresh.definition import Definition
 from headwater.refresh.evaluate import Evaluation, Outcome, RefreshInput, check_failure
 from headwater.refresh.template import Text
 from headwater.store.ground import Ground
-from headwater.store.reading import Source, net_sql
+from headwater.store.netting import net_changes_sql
+from headwater.store.reading import Source
 from headwater.store.rows import ACTION, WEIGHT, Rows
 
 LOG = logging.getLogger("headwater.refresh")
@@ -343,10 +344,7 @@ def difference_sql(old: str, new: str, table: Table) -> str:
     names = ", ".join(quoted(f.name) for f in fields)
     if not table.schema.key:
         signed = f"SELECT {names}, 1 AS {WEIGHT} FROM {new} UNION ALL SELECT {names}, -1 AS {WEIGHT} FROM {old}"
-        return (
-            f"SELECT {names}, CASE WHEN {WEIGHT} > 0 THEN 'I' ELSE 'D' END AS {ACTION} "
-            f"FROM ({net_sql(f'({signed})', fields)}) LATERAL VIEW explode(sequence(1, abs({WEIGHT}))) AS __copy"
-        )
+        return net_changes_sql(f"({signed})", fields)
     key = [f for f in fields if f.name in table.schema.key]
     differs = " OR ".join(f"NOT {equal_sql(f'o.{quoted(f.name)}', f'n.{quoted(f.name)}', f.type)}" for f in fields)
 

@@ -295,8 +295,10 @@ class Evaluation:
             outcome.add(state, rows)
             outcome.add(given.target.table, arrow_rows(result))
             return
-        paired = table.select([*names, ACTION, _PAIRED]) if _reads_pairs(given.template, stage) else None
-        self._publish(stage, state, rows, outcome, paired)
+        shown = None
+        if _reads_pairs(given.template, stage):
+            shown = table.filter(pc.invert(table.column(_PAIRED))).select([*names, ACTION])
+        self._publish(stage, state, rows, outcome, shown)
 
     def _rescan_keys(self, stage: StageText, flagged: pa.Table | None) -> str:
         """Return the groups that must be read again: those flagged, or all that changed."""
@@ -359,22 +361,22 @@ class Evaluation:
         self._stage_rows[stage.name] = 0
         self._relations["stage", stage.name] = self._worker.view(self._worker.empty((*stage.state, *flags)))
 
-    def _publish(self, stage: StageText, table: Table, rows: Rows, outcome: Outcome, paired: pa.Table | None) -> None:
-        """Make the rows of a stage readable for those that follow. `paired` are they with the mark of lasting groups."""
-        self._stage_rows[stage.name] = rows.count if paired is None else paired.num_rows
+    def _publish(self, stage: StageText, table: Table, rows: Rows, outcome: Outcome, shown: pa.Table | None) -> None:
+        """Make the rows of a stage readable for those that follow: all, or those in `shown`."""
+        self._stage_rows[stage.name] = rows.count if shown is None else shown.num_rows
         if rows.arrow is not None and rows.count > self._local_rows:
             rows = self._writer.spilled(rows, table)
         outcome.add(table, rows)
         stored = (*table.schema.fields, Field(ACTION, "STRING"))
-        if paired is not None:
-            view = self._worker.relation(paired, (*stored, Field(_PAIRED, "BOOLEAN")))
+        if shown is not None:
+            view = self._read_back(shown, stored)
         elif rows.arrow is not None:
             view = self._worker.relation(rows.arrow, stored)
         else:
             view = self._worker.view(self._worker.read_parquet(self._layout.paths(rows.files), stored))
         items = [f"{quoted(f.name)} AS {c}" for c, f in zip(stage.columns, table.schema.fields, strict=True)]
         weight = f"CASE WHEN {ACTION} = 'I' THEN 1 ELSE -1 END AS {stage.weight}"
-        mark = f"{_PAIRED if paired is not None else 'false'} AS {stage.paired}"
+        mark = f"false AS {stage.paired}"
         self._relations["stage", stage.name] = f"(SELECT {', '.join(items)}, {weight}, {mark} FROM {view})"
 
     # whole ------------------------------------------------------------------------------------------------------------------
