@@ -34,7 +34,7 @@ QUERIES = {
     "COUNT(DISTINCT)": "SELECT region, count(DISTINCT customer) AS customers FROM facts GROUP BY region",
 }
 TARGETS = {1: 10.0, 60_000: 5.0}
-WARM_UP = {1: 30, 1_000: 8, 60_000: 6}
+WARM_UP = {1: 25, 1_000: 6, 60_000: 6}
 """Refreshes of every table before measuring: a scheduler lives for days, and Java compiles what it runs often."""
 
 
