@@ -262,15 +262,22 @@ class Journal:
 
     def outcome(self, model: Model) -> tuple[Model, Model]:
         """Return the model after all acknowledged steps, and after the one that was only tried as well (else the same)."""
+        *_, before, after = self.states(model)
+        return before, after
+
+    def states(self, model: Model) -> list[Model]:
+        """Return the model before the first step, after each acknowledged one, and after the one that was only tried (else the same)."""
         pending: Step | None = None
+        passed = [model]
         for entry in self.entries():
             assert "failed" not in entry, entry["failed"]
             if "tried" in entry:
                 pending = Step(entry["tried"], entry["arguments"])
             elif "done" in entry:
                 assert pending is not None
-                model, pending = pending.applied(model), None
-        return model, model if pending is None else pending.applied(model)
+                passed.append(pending.applied(passed[-1]))
+                pending = None
+        return [*passed, passed[-1] if pending is None else pending.applied(passed[-1])]
 
     def clear(self) -> None:
         self._path.unlink(missing_ok=True)
