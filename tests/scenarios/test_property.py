@@ -18,7 +18,7 @@ import headwater as hw
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SEEDS = range(10)
+SEEDS = range(12)
 REFRESHES = 500
 
 
