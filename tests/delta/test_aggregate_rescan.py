@@ -113,7 +113,8 @@ def test_a_rescan_over_another_aggregate_reads_its_kept_sums(tmp_path: Path, spa
             f"DELETE FROM {t} WHERE k = 'b'",
         ):
             lab.sql(change)
-            lists.follow()
+            assert lists.follow() != []
+            assert lists.changes != (0, 0)
             least.follow()
             assert middle.follow() != []
         assert least.rows() == [(7.1, 7.1, 1)]
