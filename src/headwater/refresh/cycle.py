@@ -294,8 +294,10 @@ class Refresher:
         )
         return outcome
 
-    def full_query(self, worker: Worker, snapshot: Snapshot, definition: Definition, version: int) -> Frame:
-        """Return the query's result over its sources at `version`."""
+    def full_query(
+        self, worker: Worker, snapshot: Snapshot, definition: Definition, version: int, *, measured: bool = False
+    ) -> Frame:
+        """Return the query's result over its sources at `version`; `measured`: with the scales of its floating-point sums."""
         if definition.named:
             frames = self.named_frames(worker, snapshot, definition.text, version)
             with named_views(worker, frames):
@@ -305,7 +307,8 @@ class Refresher:
             source = self._ground.source(snapshot, snapshot.tables[name])
             return worker.view(self._ground.reader.state(worker, source, version, source.table.schema.visible))
 
-        return worker.sql(Text(definition.text, (), ()).filled(place))
+        text = definition.measured if measured and definition.scales else definition.text
+        return worker.sql(Text(text, (), ()).filled(place))
 
     def named_frames(self, worker: Worker, snapshot: Snapshot, text: str, version: int) -> Mapping[str, Frame]:
         """Return the tables that a text may mean, under their names."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from headwater.catalog import Snapshot
 from headwater.delta.context import DeltaOptions
 from headwater.delta.exactness import compared_sums
+from headwater.delta.magnitude import with_magnitudes
 from headwater.delta.normal import SourceKey, with_argument_columns, with_key
 from headwater.delta.program import compiled
 from headwater.engine.catalyst import CatalystPlanner
@@ -23,13 +24,14 @@ from headwater.model.schema import Field, TableSchema
 from headwater.model.sql import quoted
 from headwater.model.tables import RefreshMode, Table
 from headwater.plan.column_types import with_types
-from headwater.plan.operators import Aggregate, Operator, Scan, walk_operators
+from headwater.plan.operators import Aggregate, Operator, Scan, Stage, walk_operators
 from headwater.plan.printer import final_sql
 from headwater.plan.query import Query, RefusedQuery, read_query
 from headwater.plan.refusal import Code, Findings, Refusal
 from headwater.plan.scope import Session
 from headwater.refresh.template import Template, printed
 
+SCALE = "__scale_"
 _CLOCK = frozenset({Code.TIME_DEPENDENT, Code.EXPRESSION_NOT_DETERMINISTIC})
 
 
@@ -39,6 +41,7 @@ class Definition:
 
     `text` is the query that full refreshes and verify run: canonical, with `<<new:table>>` places, or the user's own words if `named`.
     `always` is true where the result changes without its sources (it reads the clock): such a table is due on its schedule.
+    `measured` is `text` with one more column for each of `scales`, floating-point sums: how large the numbers were that were summed.
     """
 
     text: str
@@ -48,6 +51,8 @@ class Definition:
     refusals: tuple[tuple[str, str, str, str], ...]
     template: Template | None
     always: bool = False
+    measured: str = ""
+    scales: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(
@@ -59,6 +64,8 @@ class Definition:
                 "refusals": self.refusals,
                 "template": self.template.to_json() if self.template else None,
                 "always": self.always,
+                "measured": self.measured,
+                "scales": self.scales,
             },
             ensure_ascii=False,
         )
@@ -74,6 +81,8 @@ class Definition:
             tuple(tuple(r) for r in data["refusals"]),
             Template.from_json(data["template"]) if data["template"] else None,
             data["always"],
+            data["measured"],
+            tuple(data["scales"]),
         )
 
     @property
@@ -190,7 +199,9 @@ def _maintained(
     options: DeltaOptions,
     planner: CatalystPlanner,
 ) -> Planned:
-    text = final_sql(read.tree, names, lambda leaf: f"<<new:{leaf.table if isinstance(leaf, Scan) else leaf.name}>>")
+    text = final_sql(read.tree, names, _leaf_place)
+    scaled, positions = with_magnitudes(read.tree)
+    scales = tuple(names[i] for i in positions)
     tree = with_types(with_argument_columns(read.tree), planner.schema_of)
     width = len(read.tree.output)
     tree, key = with_key(tree, _key_of(snapshot))
@@ -204,8 +215,13 @@ def _maintained(
     key_names = tuple(by_id[c.id] for c in key) if key is not None else ()
     schema = TableSchema((*fields, *hidden.values()), tuple(dict.fromkeys(key_names)))
     template = printed(program, (*visible, *extra))
-    definition = Definition(text, False, meaning, read.notices, (), template)
+    measured = final_sql(scaled, (*names, *(SCALE + n for n in scales)), _leaf_place) if scales else ""
+    definition = Definition(text, False, meaning, read.notices, (), template, measured=measured, scales=scales)
     return Planned(definition, schema, read.sources, _described(tree, program.stages), ())
+
+
+def _leaf_place(leaf: Scan | Stage) -> str:
+    return f"<<new:{leaf.table if isinstance(leaf, Scan) else leaf.name}>>"
 
 
 def _key_of(snapshot: Snapshot) -> Callable[[str], SourceKey]:

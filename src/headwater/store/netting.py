@@ -14,13 +14,14 @@ from headwater.model.sql import quoted
 from headwater.store.rows import ACTION, WEIGHT
 
 
-def net_sql(view: str, fields: Sequence[Field]) -> str:
-    """Return the sum of weights per full tuple; tuples that cancel are gone."""
+def net_sql(view: str, fields: Sequence[Field], largest: Sequence[str] = ()) -> str:
+    """Return the sum of weights per full tuple, and the largest value of some other columns; tuples that cancel are gone."""
     groups = ", ".join(identity_list(fields))
     columns = "".join(
         (quoted(f.name) if is_plain(f.type) else f"any_value({quoted(f.name)}) AS {quoted(f.name)}") + ", "
         for f in fields
     )
+    columns += "".join(f"max({x}) AS {x}, " for x in largest)
     return f"SELECT {columns}CAST(sum({WEIGHT}) AS INT) AS {WEIGHT} FROM {view} GROUP BY {groups} HAVING sum({WEIGHT}) <> 0"
 
 
