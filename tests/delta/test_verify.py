@@ -75,3 +75,31 @@ def test_exact_columns_are_compared_exactly(lab: Lab) -> None:
     tamper(lab.wh, s.name, lambda x: x + Decimal("1e-10"), "g = 1")
     wrong = lab.wh.verify(s.name)
     assert (wrong.missing, wrong.unexpected, wrong.tolerance) == (1, 1, 0.0)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT g, sum(d) AS s FROM {t} GROUP BY g",
+        "SELECT g, avg(d) FILTER (WHERE d <> 7) AS s FROM {t} GROUP BY g",
+        "SELECT s, g FROM (SELECT g, sum(d) AS s, count(*) AS n FROM {t} GROUP BY g HAVING count(*) > 1) WHERE n < 9",
+    ],
+)
+def test_sums_are_compared_on_the_scale_of_what_was_summed(lab: Lab, query: str) -> None:
+    """Which of 5.6e-17 and 2.8e-17 is 0.1 + 0.2 - 0.3 is decided by the order of additions alone."""
+    rows = [(3 * g + i, g, x * g) for g in range(1, 5) for i, x in enumerate((0.1, 0.2, -0.3))]
+    t = lab.table("id BIGINT, g INT, d DOUBLE", rows, key="id")
+    s = lab.stream(query.format(t=t))
+    assert tamper(lab.wh, s.name, lambda x: -x / 2) == 4
+    assert lab.wh.verify(s.name).equal
+    tamper(lab.wh, s.name, lambda x: x + 1e-8, "g = 2")
+    wrong = lab.wh.verify(s.name)
+    assert (wrong.missing, wrong.unexpected) == (1, 1)
+
+
+def test_numbers_that_are_no_sums_are_compared_on_their_own_scale(lab: Lab) -> None:
+    t = lab.table("id BIGINT, g INT, d DOUBLE", [(1, 1, 1e9), (2, 1, 1e-3), (3, 1, -1e9)], key="id")
+    s = lab.stream(f"SELECT g, min(abs(d)) AS s, sum(d) AS total FROM {t} GROUP BY g")
+    tamper(lab.wh, s.name, lambda x: x * 1.01)
+    wrong = lab.wh.verify(s.name)
+    assert (wrong.missing, wrong.unexpected) == (1, 1)
