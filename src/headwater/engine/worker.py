@@ -9,11 +9,13 @@ from __future__ import annotations
 import copy
 import itertools
 import logging
+import re
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -23,8 +25,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StructField, StructType, VarcharType
 
-from headwater.engine.constants import values_sql
 from headwater.engine.multiset import hash_of_sums, hash_sums_sql
+from headwater.engine.prepared import Internals, NotPreparableError, PreparedQuery, Shape
 from headwater.errors import EvaluationError, MissingFileError, ResultTooLargeError, StatementError
 from headwater.model.schema import Field
 from headwater.model.sql import quoted
@@ -40,6 +42,8 @@ FIXED_CONF = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+    "spark.sql.execution.arrow.localRelationThreshold": "48MB",
     "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
     "spark.sql.preserveCharVarcharTypeInfo": "false",
     "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
@@ -63,8 +67,12 @@ MEANING_CONF = (
     "spark.sql.mapKeyDedupPolicy",
 )
 
+LOG = logging.getLogger("headwater.engine")
+
+_LOCAL_NAME = re.compile(r"__rows\d+")
+_PREPARED_BYTES = 8 << 20
+_PREPARED_QUERIES = 256
 _TINY_ROWS = 20_000
-_WRITTEN_VALUES = 400
 _SMALL_ROWS = 500_000
 _COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 _TINY_CONF = {
@@ -92,6 +100,9 @@ class Estimate:
 
     rows: int | None
     bytes: int
+
+
+_PreparedKey = tuple[str, tuple[tuple[str, tuple[Field, ...]], ...], tuple[tuple[str, str], ...]]
 
 
 @lru_cache(maxsize=4096)
@@ -132,12 +143,18 @@ class Worker:
         self.session = session
         self._names = itertools.count()
         self._views: list[str] = []
+        self._local: dict[str, tuple[pa.Table, tuple[Field, ...]]] = {}
+        self._prepared: OrderedDict[_PreparedKey, PreparedQuery | None] = OrderedDict()
         self._conf: dict[str, str] = {}
         self.configure(FIXED_CONF)
 
     @property
     def _jvm(self) -> Any:
         return self.session._jvm
+
+    @cached_property
+    def _internals(self) -> Internals:
+        return Internals(self.session)
 
     def configure(self, conf: Mapping[str, str]) -> None:
         """Set session settings; unchanged ones cost nothing."""
@@ -169,7 +186,43 @@ class Worker:
 
     def sql(self, text: str) -> Frame:
         """Analyse `text`; nothing runs yet."""
+        for name in self._mentioned(text):
+            self.from_arrow(*self._local[name]).createOrReplaceTempView(name)
+            self._views.append(name)
         return self.session.sql(text)
+
+    def _mentioned(self, text: str) -> list[str]:
+        """Return the local relations that `text` reads and that are not views yet."""
+        return [n for n in dict.fromkeys(_LOCAL_NAME.findall(text)) if n in self._local and n not in self._views]
+
+    def collected(self, text: str) -> pa.Table:
+        """Run `text` and bring its rows to the driver; a text that reads only local relations is planned only the first time."""
+        query = self._prepare(text)
+        if query is None:
+            return self.to_arrow(self.sql(text))
+        with translated_errors():
+            return _nullable(query.run({name: self._local[name][0] for name in self._mentioned(text)}))
+
+    def _prepare(self, text: str) -> PreparedQuery | None:
+        names = self._mentioned(text)
+        if not names or any(v in text for v in self._views):
+            return None
+        if sum(self._local[n][0].nbytes for n in names) > _PREPARED_BYTES:
+            return None
+        inputs = {n: self._local[n][1] for n in names}
+        key = (text, tuple(inputs.items()), tuple(sorted(self._conf.items())))
+        if key not in self._prepared:
+            try:
+                shapes = {n: _shape(x) for n, x in inputs.items()}
+                with translated_errors():
+                    self._prepared[key] = PreparedQuery(self.session, self._internals, text, shapes)
+            except NotPreparableError as reason:
+                LOG.debug("not prepared: %s", reason)
+                self._prepared[key] = None
+            while len(self._prepared) > _PREPARED_QUERIES:
+                self._prepared.popitem(last=False)
+        self._prepared.move_to_end(key)
+        return self._prepared[key]
 
     def view(self, frame: Frame) -> str:
         """Give `frame` a name for SQL texts; `release` drops it."""
@@ -183,6 +236,7 @@ class Worker:
         for name in self._views:
             self.session.catalog.dropTempView(name)
         self._views.clear()
+        self._local.clear()
 
     def from_arrow(self, table: pa.Table, fields: Sequence[Field]) -> Frame:
         """Return the rows of `table` as a local relation with exactly these fields."""
@@ -193,12 +247,10 @@ class Worker:
         return self.session.createDataFrame(table, schema=schema)
 
     def relation(self, table: pa.Table, fields: Sequence[Field]) -> str:
-        """Return what stands after FROM for the rows of `table`: constants in the text if they are few, else a view."""
-        if 0 < table.num_rows * len(fields) <= _WRITTEN_VALUES:
-            text = values_sql(table, fields)
-            if text is not None:
-                return text
-        return self.view(self.from_arrow(table, fields))
+        """Return what stands after FROM for the rows of `table`; like uses get like names, so that their texts are the same."""
+        name = f"__rows{len(self._local)}"
+        self._local[name] = (table, tuple(fields))
+        return name
 
     def local(self, table: pa.Table) -> Frame:
         """Return the rows of any Arrow table as a local relation; times without a zone stay without one."""
@@ -236,10 +288,7 @@ class Worker:
     def to_arrow(self, frame: Frame) -> pa.Table:
         """Run `frame` and bring its rows to the driver; every column may hold NULL, whatever Spark knows about this one result."""
         with translated_errors():
-            table = frame.toArrow()
-        if all(x.nullable for x in table.schema):
-            return table
-        return table.cast(pa.schema([x.with_nullable(True) for x in table.schema]))
+            return _nullable(frame.toArrow())
 
     def rows(self, frame: Frame) -> list[Any]:
         """Run `frame` and return its few rows."""
@@ -330,6 +379,17 @@ def evaluation_error(error: PySparkException) -> EvaluationError | MissingFileEr
     if "maxResultSize" in text:
         return ResultTooLargeError("the result is too large for the driver", detail=first)
     return EvaluationError("Spark could not compute the result", detail=first)
+
+
+def _nullable(table: pa.Table) -> pa.Table:
+    if all(x.nullable for x in table.schema):
+        return table
+    return table.cast(pa.schema([x.with_nullable(True) for x in table.schema]))
+
+
+@lru_cache(maxsize=1024)
+def _shape(fields: tuple[Field, ...]) -> Shape:
+    return Shape(schema_json(fields), arrow_schema(fields))
 
 
 def arrow_schema(fields: Sequence[Field]) -> pa.Schema:

@@ -140,7 +140,12 @@ class Evaluation:
         in_memory = self._writer.fits_in_memory(target.schema.fields, expected)
         if not target.schema.key or not (in_memory or inserts_only):
             selected = net_changes_sql(f"({selected})", target.schema.fields)
-        outcome.add(target, self._writer.materialised(self._worker, self._worker.sql(selected), target, expected))
+        if in_memory:
+            with suppress(ResultTooLargeError):
+                hashed = f"SELECT *, {row_hash_sql(target.schema.visible)} AS {HASH} FROM ({selected})"
+                outcome.add(target, arrow_rows(self._worker.collected(hashed)))
+                return outcome
+        outcome.add(target, self._writer.materialised(self._worker, self._worker.sql(selected), target, None))
         return outcome
 
     def _load_changes(self, given: RefreshInput, netted: bool) -> None:
@@ -227,7 +232,7 @@ class Evaluation:
         if expected > self._local_rows:
             return _Keys(expected, {}, None)
         try:
-            table = self._worker.to_arrow(self._worker.sql(self._relations["stage", stage.keys_name][1:-1]))
+            table = self._worker.collected(self._relations["stage", stage.keys_name][1:-1])
         except ResultTooLargeError:
             return _Keys(expected, {}, None)
         self._relations["stage", stage.keys_name] = self._worker.relation(table, stage.keys.fields())
@@ -274,7 +279,7 @@ class Evaluation:
 
     def _stage_in_memory(self, stage: StageText, text: str, keys: _Keys, given: RefreshInput, outcome: Outcome) -> None:
         flags = f"{stage.flag} AS {_RESCAN}, {stage.paired} AS {_PAIRED}"
-        table = self._worker.to_arrow(self._worker.sql(self._stage_select(stage, given, text, stage.weight, flags)))
+        table = self._worker.collected(self._stage_select(stage, given, text, stage.weight, flags))
         if stage.always_rescan or pc.any(table.column(_RESCAN)).as_py():
             flagged = None if stage.always_rescan else table.filter(table.column(_RESCAN))
             self._relations["stage", stage.rescan_name] = self._rescan_keys(stage, flagged)

@@ -111,25 +111,24 @@ def _in_tail(
 ) -> tuple[list[pa.Table], npt.NDArray[np.bool_]]:
     """Return the live rows that the tail holds for the wanted keys, and which keys it knows anything about."""
     known = np.zeros(wanted.count, dtype=bool)
-    parts, numbers, versions = [], [], []
+    found = []
     for part, at in reader.tail(source, batches, version):
         number = wanted.numbers(part)
-        hits = np.flatnonzero(number >= 0)
-        if hits.size:
-            parts.append(part.take(pa.array(hits)))
-            numbers.append(number[hits])
-            versions.append(at[hits])
-    if not parts:
-        return [], known
-    tail, number = concatenated(parts), np.concatenate(numbers)
-    is_insert = pc.equal(tail.column(ACTION), "I").to_numpy()
-    order = np.lexsort((is_insert, np.concatenate(versions)))
-    last = np.full(wanted.count, -1, dtype=np.int64)
-    last[number[order]] = order  # of equal numbers the last one stays
-    known = last >= 0
-    live = last[known]
-    live = live[is_insert[live]]
-    return [in_utc(tail.take(pa.array(live)).select(schema.names)).cast(schema)], known
+        hits = np.flatnonzero((number >= 0) & ~known[number])
+        if not hits.size:
+            continue
+        part, number, at = part.take(pa.array(hits)), number[hits], at[hits]
+        is_insert = pc.equal(part.column(ACTION), "I").to_numpy()
+        order = np.lexsort((is_insert, at))
+        last = np.full(wanted.count, -1, dtype=np.int64)
+        last[number[order]] = order  # of equal numbers the last one stays
+        known |= last >= 0
+        live = last[last >= 0]
+        live = live[is_insert[live]]
+        found.append(in_utc(part.take(pa.array(live)).select(schema.names)).cast(schema))
+        if known.all():
+            break
+    return found, known
 
 
 def _in_file(path: str, wanted: _Wanted, known: npt.NDArray[np.bool_], schema: pa.Schema) -> list[pa.Table]:

@@ -111,13 +111,19 @@ class Reader:
     def tail(
         self, source: Source, batches: Sequence[Batch], version: int
     ) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64]]]:
-        """Yield the change rows between the base and `version`, some thousand at a time, each with the version of every row."""
+        """Yield the change rows between the base and `version` with the version of every row, newest batches first.
+
+        Batches cover disjoint ranges of versions, so nothing that follows is newer than what was yielded.
+        """
         stored = (*source.table.schema.fields, *CHANGE_FIELDS[:1])
         after = source.table.base_version
         parts: list[pa.Table] = []
         versions: list[npt.NDArray[np.int64]] = []
-        waiting: list[Batch | tuple[int, Rows]] = [*batches, *enumerate(source.pending, start=version + 1)]
-        for number, item in enumerate(waiting, start=1):
+        ordered = sorted(batches, key=lambda b: b.first_version)
+        waiting: list[Batch | tuple[int, Rows]] = [*ordered, *enumerate(source.pending, start=version + 1)]
+        chunk = 1
+        while waiting:
+            item = waiting.pop()
             if isinstance(item, Batch):
                 part = self._arrow([item], source, (), after, version, (*stored, VERSION_FIELD))
                 at = part.column(VERSION).to_numpy() if item.merged else np.full(part.num_rows, item.first_version)
@@ -127,9 +133,10 @@ class Reader:
                 at = np.full(part.num_rows, item[0])
             parts.append(part)
             versions.append(at)
-            if number == len(waiting) or sum(p.num_rows for p in parts) > _CHUNK_ROWS:
+            if not waiting or len(parts) == chunk or sum(p.num_rows for p in parts) > _CHUNK_ROWS:
                 yield concatenated(parts), np.concatenate(versions)
                 parts, versions = [], []
+                chunk *= 2
 
     def _signed(
         self,

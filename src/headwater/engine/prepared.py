@@ -1,0 +1,160 @@
+"""Queries that are planned once and run many times, each time over other rows.
+
+Refreshing a table reads few rows with the same text again and again, and planning takes longer than running. So the text is planned
+over empty inputs whose contents Spark cannot look into, and before each run the leaves of the physical plan are replaced by the
+rows of the day. Every node above a replaced leaf is copied: nothing that a run has computed is seen by the next one.
+
+Holds for plans whose leaves are such inputs or constants. Others (files, subqueries) are not prepared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+_EXECUTION = "org.apache.spark.sql.execution."
+_SLOT = f"{_EXECUTION}RDDScanExec"
+_CONSTANTS = (f"{_EXECUTION}LocalTableScanExec", f"{_EXECUTION}OneRowRelationExec")
+
+
+class NotPreparableError(Exception):
+    """The plan of a query depends on more than its inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The columns of an input, as Spark's schema text and as Arrow's."""
+
+    spark: str
+    arrow: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A node of a physical plan above an input; an input itself has a name, and its columns for a plan."""
+
+    plan: Any
+    slot: str | None
+    children: tuple[Any, ...]
+
+
+class Internals:
+    """Spark's own classes, looked up once: each step of a dotted name is a call into the JVM."""
+
+    def __init__(self, session: SparkSession) -> None:
+        jvm: Any = session._jvm
+        self.session: Any = session._jsparkSession
+        self.context: Any = session.sparkContext._jsc
+        self.list = jvm.java.util.ArrayList
+        self.scala = jvm.scala.jdk.javaapi.CollectionConverters.asScala
+        self.none = jvm.scala.Option.empty()
+        self.data_type = jvm.org.apache.spark.sql.types.DataType
+        self.from_arrow = jvm.org.apache.spark.sql.api.python.PythonSQLUtils.toDataFrame
+        self.local_scan = jvm.org.apache.spark.sql.execution.LocalTableScanExec
+        self.with_conf = jvm.org.apache.spark.sql.execution.SQLExecutionRDD
+        self.active = jvm.org.apache.spark.sql.classic.SparkSession
+
+    def seq(self, items: Sequence[Any]) -> Any:
+        """Return a Scala sequence."""
+        made = self.list()
+        for item in items:
+            made.add(item)
+        return self.scala(made).toSeq()
+
+    @contextmanager
+    def activated(self) -> Iterator[None]:
+        """Make plans under this session, as Spark's own entry points do."""
+        before = self.active.getActiveSession()
+        self.active.setActiveSession(self.session)
+        try:
+            yield
+        finally:
+            if before.isDefined():
+                self.active.setActiveSession(before.get())
+            else:
+                self.active.clearActiveSession()
+
+
+class PreparedQuery:
+    """A physical plan over named inputs."""
+
+    def __init__(self, session: SparkSession, spark: Internals, text: str, inputs: Mapping[str, Shape]) -> None:
+        """Plan `text`; `NotPreparableError` if its plan depends on more than its inputs."""
+        self._spark = spark
+        self._inputs = dict(inputs)
+        slots: dict[int, str] = {}
+        try:
+            for name, shape in inputs.items():
+                empty = spark.context.emptyRDD().rdd()
+                schema = spark.data_type.fromJson(shape.spark)
+                spark.session.internalCreateDataFrame(empty, schema, False).createOrReplaceTempView(name)
+                slots[empty.id()] = name
+            frame = session.sql(text)
+            plan = frame._jdf.queryExecution().executedPlan()
+            if not plan.subqueriesAll().isEmpty():
+                raise NotPreparableError("it has a subquery")
+            self._root = _tree(plan, slots)
+            self._schema = frame._jdf.schema()
+            self._conf = spark.session.sessionState().conf()
+            self._arrow = to_arrow_schema(frame.schema, timezone="UTC")
+            with spark.activated():
+                self._bound(self._root, dict.fromkeys(inputs, spark.seq([])))
+        except Py4JError as error:
+            raise NotPreparableError(f"this Spark has other internals: {error}") from error
+        finally:
+            for name in inputs:
+                session.catalog.dropTempView(name)
+
+    def run(self, tables: Mapping[str, pa.Table]) -> pa.Table:
+        """Return the result over these rows."""
+        spark = self._spark
+        with spark.activated():
+            rows = {name: self._rows(tables[name], shape) for name, shape in self._inputs.items()}
+            result = spark.with_conf(self._bound(self._root, rows).execute(), self._conf)
+            frame = spark.session.internalCreateDataFrame(result, self._schema, False)
+            batches = frame.toArrowBatchRdd(frame.queryExecution().executedPlan()).collect()
+        return pa.Table.from_batches(
+            [pa.ipc.read_record_batch(pa.py_buffer(b), self._arrow) for b in batches], self._arrow
+        )
+
+    def _bound(self, node: Any, rows: Mapping[str, Any]) -> Any:
+        if not isinstance(node, _Node):
+            return node
+        if node.slot is not None:
+            return self._spark.local_scan(node.plan, rows[node.slot], self._spark.none, False)
+        children = [self._bound(c, rows) for c in node.children]
+        if len(children) == 1:
+            return node.plan.withNewChildInternal(children[0])
+        return node.plan.withNewChildren(self._spark.seq(children))
+
+    def _rows(self, table: pa.Table, shape: Shape) -> Any:
+        """Return the rows of `table` in Spark's own form."""
+        if table.num_rows == 0:
+            return self._spark.seq([])
+        table = table.select(shape.arrow.names).cast(shape.arrow).combine_chunks()
+        parts = self._spark.list()
+        for batch in table.to_batches():
+            parts.add(batch.serialize().to_pybytes())
+        frame = self._spark.from_arrow(self._spark.scala(parts.iterator()), shape.spark, self._spark.session)
+        return frame.logicalPlan().data()
+
+
+def _tree(plan: Any, slots: Mapping[int, str]) -> Any:
+    """Return the nodes above inputs; a part without inputs stays as it is."""
+    children = plan.children()
+    if children.isEmpty():
+        kind = plan.getClass().getName()
+        if kind == _SLOT and plan.rdd().id() in slots:
+            return _Node(plan.output(), slots[plan.rdd().id()], ())
+        if kind not in _CONSTANTS:
+            raise NotPreparableError(f"it reads {kind}")
+        return plan
+    made = tuple(_tree(children.apply(i), slots) for i in range(children.size()))
+    return _Node(plan, None, made) if any(isinstance(c, _Node) for c in made) else plan

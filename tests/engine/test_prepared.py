@@ -1,0 +1,170 @@
+"""A prepared query gives what the text gives, over whatever rows it is given, and is planned once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater.engine import worker as worker_module
+from headwater.engine.prepared import PreparedQuery
+from headwater.engine.worker import Worker, arrow_schema
+from headwater.errors import EvaluationError
+from headwater.model.schema import Field
+
+FIELDS = (Field("g", "STRING"), Field("x", "BIGINT"))
+
+
+@pytest.fixture
+def worker(spark: SparkSession) -> Iterator[Worker]:
+    made = Worker(spark.newSession())
+    made.size_for(1)
+    yield made
+    made.release()
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that were planned."""
+    texts: list[str] = []
+
+    class Counted(PreparedQuery):
+        def __init__(self, session: Any, internals: Any, text: str, inputs: Any) -> None:
+            texts.append(text)
+            super().__init__(session, internals, text, inputs)
+
+    monkeypatch.setattr(worker_module, "PreparedQuery", Counted)
+    return texts
+
+
+def rows(*values: tuple[str | None, int | None]) -> pa.Table:
+    return pa.Table.from_pylist([{"g": g, "x": x} for g, x in values], schema=arrow_schema(FIELDS))
+
+
+def run(worker: Worker, text: str, *tables: pa.Table) -> list[tuple[Any, ...]]:
+    """Run `text` with {0}, {1}... standing for the tables, as a new user of the worker."""
+    worker.release()
+    names = [worker.relation(t, FIELDS) for t in tables]
+    found = worker.collected(text.format(*names))
+    return sorted((tuple(r.values()) for r in found.to_pylist()), key=repr)
+
+
+def test_one_plan_serves_all_rows(worker: Worker, planned: list[str]) -> None:
+    text = "SELECT g, sum(x) AS s, count(*) AS n FROM (SELECT * FROM {0} UNION ALL SELECT * FROM {1}) GROUP BY g"
+    assert run(worker, text, rows(("a", 1), ("b", 2)), rows(("a", 3))) == [("a", 4, 2), ("b", 2, 1)]
+    assert run(worker, text, rows(("c", 7)), rows()) == [("c", 7, 1)]
+    assert run(worker, text, rows(), rows()) == []
+    assert run(worker, text, rows((None, None)), rows((None, 5), ("c", None))) == [("c", None, 1), (None, 5, 2)]
+    many = rows(*(("a", i) for i in range(3000)))
+    assert run(worker, text, many, many) == [("a", 3000 * 2999, 6000)]
+    assert len(planned) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a.g, a.x + b.x AS x FROM {0} a JOIN {0} b ON a.x = b.x",
+        "SELECT g, x FROM {0} WHERE x > (SELECT avg(x) FROM {0})",
+        "SELECT g, x, row_number() OVER (PARTITION BY g ORDER BY x) AS i FROM {0}",
+        "SELECT g, inline(array(struct(x AS y, 1 AS one), struct(-x AS y, 2 AS one))) FROM {0}",
+        "SELECT g, x FROM {0} UNION ALL SELECT 'constant', 1 UNION ALL SELECT g, x FROM VALUES ('v', 2L) AS t(g, x)",
+        "SELECT g, grouping_id() AS i, max(x) AS x FROM {0} GROUP BY CUBE (g)",
+        "SELECT count(*) AS n, min_by(x, x, 2) AS low FROM {0}",
+        "SELECT /*+ BROADCAST(b) */ a.g FROM {0} a LEFT ANTI JOIN (SELECT * FROM {0} WHERE x > 2) b ON a.x = b.x",
+    ],
+)
+def test_shapes_give_what_the_text_gives_again_and_again(worker: Worker, text: str) -> None:
+    for given in (rows(("a", 1), ("a", 2), ("b", 3)), rows(), rows(("z", 9), (None, None), ("z", 9))):
+        worker.release()
+        name = worker.relation(given, FIELDS)
+        expected = worker.to_arrow(worker.sql(text.format(name))).to_pylist()
+        assert run(worker, text, given) == sorted((tuple(r.values()) for r in expected), key=repr)
+
+
+def test_what_reads_files_is_planned_each_time(worker: Worker, planned: list[str], tmp_path: Any) -> None:
+    worker.from_arrow(rows(("f", 4)), FIELDS).write.parquet(str(tmp_path / "files"))
+    view = worker.view(worker.read_parquet([str(tmp_path / "files")], FIELDS))
+    name = worker.relation(rows(("a", 1)), FIELDS)
+    found = worker.collected(f"SELECT g, x FROM {view} UNION ALL SELECT g, x FROM {name}")
+    assert sorted(found.column("g").to_pylist()) == ["a", "f"]
+    assert planned == []
+
+
+def test_large_inputs_are_not_handed_over_through_the_plan(worker: Worker, planned: list[str]) -> None:
+    wide = rows(*(("x" * 10_000, i) for i in range(1000)))
+    assert run(worker, "SELECT count(g) AS n, sum(length(g)) AS s FROM {0}", wide) == [(1000, 10_000_000)]
+    assert planned == []
+
+
+def test_settings_make_a_plan_of_their_own(worker: Worker, planned: list[str]) -> None:
+    text = "SELECT CAST(g AS INT) AS i FROM {0}"
+    worker.configure({"spark.sql.ansi.enabled": "false"})
+    assert run(worker, text, rows(("12", 1), ("no", 1))) == [(12,), (None,)]
+    worker.configure({"spark.sql.ansi.enabled": "true"})
+    assert run(worker, text, rows(("12", 1))) == [(12,)]
+    with pytest.raises(EvaluationError, match="CAST_INVALID_INPUT"):
+        run(worker, text, rows(("no", 1)))
+    assert run(worker, text, rows(("13", 1))) == [(13,)]
+    assert len(planned) == 2
+
+
+def test_an_error_in_the_text_is_reported_as_such(worker: Worker) -> None:
+    with pytest.raises(EvaluationError, match="HW503"):
+        run(worker, "SELECT raise_error(concat('[HW503] ', g)) AS e FROM {0}", rows(("a", 1)))
+
+
+def test_the_users_session_stays_the_active_one(worker: Worker, spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    active = jvm.org.apache.spark.sql.classic.SparkSession
+    active.setActiveSession(spark._jsparkSession)
+    run(worker, "SELECT sum(x) AS s FROM {0}", rows(("a", 1)))
+    run(worker, "SELECT sum(x) AS s FROM {0}", rows(("a", 1)))
+    assert active.getActiveSession().get().equals(spark._jsparkSession)
+
+
+def test_few_plans_are_kept(worker: Worker, planned: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_module, "_PREPARED_QUERIES", 2)
+    for text in ("SELECT x + 1 AS y FROM {0}", "SELECT x + 2 AS y FROM {0}", "SELECT x + 1 AS y FROM {0}"):
+        run(worker, text, rows(("a", 1)))
+    run(worker, "SELECT x + 3 AS y FROM {0}", rows(("a", 1)))
+    assert len(worker._prepared) == 2
+    run(worker, "SELECT x + 2 AS y FROM {0}", rows(("a", 1)))
+    assert len(planned) == 4
+
+
+VALUES: list[tuple[str, list[Any]]] = [
+    ("BOOLEAN", [True, False, None]),
+    ("TINYINT", [-128, 127, None]),
+    ("FLOAT", [1.5, float("inf"), None]),
+    ("DOUBLE", [-0.0, 1e300, None]),
+    ("DECIMAL(38, 10)", [Decimal("9" * 28 + ".0123456789"), Decimal("-0.0000000001"), None]),
+    ("STRING", ["", "ü\x00'\"${x}", None]),
+    ("STRING COLLATE UTF8_LCASE", ["Ab", "aB", None]),
+    ("BINARY", [b"", b"\x00\xff", None]),
+    ("DATE", [date(1, 1, 1), date(9999, 12, 31), None]),
+    ("TIMESTAMP", [datetime(1969, 12, 31, 23, 59, 59, 999999, UTC), datetime(2026, 3, 29, 1, 30, tzinfo=UTC), None]),
+    ("TIMESTAMP_NTZ", [datetime(2026, 3, 29, 2, 30), datetime(1582, 10, 15), None]),
+    ("ARRAY<STRUCT<a: INT, b: STRING>>", [[], [{"a": None, "b": "x"}, None], None]),
+    ("MAP<STRING, DECIMAL(5, 2)>", [[("k", Decimal("1.50"))], [], None]),
+    ("STRUCT<d: DATE, t: TIMESTAMP>", [{"d": None, "t": datetime(2026, 1, 1, tzinfo=UTC)}, None]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), VALUES, ids=[k for k, _ in VALUES])
+def test_values_of_every_type_arrive_unchanged(worker: Worker, kind: str, values: list[Any]) -> None:
+    worker.configure({"spark.sql.session.timeZone": "America/New_York"})
+    fields = (Field("i", "INT"), Field("v", kind))
+    schema = arrow_schema(fields)
+    numbers = pa.array(range(len(values)), pa.int32())
+    table = pa.Table.from_arrays([numbers, pa.array(values, schema.field("v").type)], schema=schema)
+    name = worker.relation(table, fields)
+    text = f"SELECT i, v FROM {name} WHERE i >= 0"
+    assert worker._prepare(text) is not None
+    found = worker.collected(text).sort_by("i")
+    assert found.column("v").to_pylist() == values
+    assert found.column("v").type == table.column("v").type
