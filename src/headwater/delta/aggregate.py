@@ -335,10 +335,7 @@ def _merged(
     kept_old: dict[int, Column] = {}
     for column in design.values:
         kept_old[column.id] = ctx.again(column)
-        held = AggregateCall(
-            "any_value", (ColumnRef(old_of[column.id].id),), "any_value({0})", filter=ColumnRef(is_old.id)
-        )
-        calls.append(NamedAggregate(kept_old[column.id], held))
+        calls.append(NamedAggregate(kept_old[column.id], _only(ColumnRef(old_of[column.id].id), column.type)))
     new_of: dict[int, Expression] = {}
     flags: list[Expression] = []
     slots = (_Slot((design.rows,), counter((), None), (), None, 0), *design.slots)
@@ -377,6 +374,13 @@ def _merged(
         if suspicion is not None:
             flags.append(suspicion)
     return _as_changes(op, merged, design, groups, existed, kept_old, news, flags, flag, paired, ctx)
+
+
+def _only(value: Expression, type_: str) -> AggregateCall:
+    """Return the value of the one row that has it; the others hold NULL."""
+    if type_.startswith("ARRAY"):
+        return AggregateCall("any_value", (value,), "any_value({0}, true)")
+    return AggregateCall("max", (value,), "max({0})")
 
 
 def _as_changes(

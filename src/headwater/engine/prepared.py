@@ -2,9 +2,10 @@
 
 Refreshing a table reads few rows with the same text again and again, and planning takes longer than running. So the text is planned
 over empty inputs whose contents Spark cannot look into, and before each run the leaves of the physical plan are replaced by the
-rows of the day. Every node above a replaced leaf is copied: nothing that a run has computed is seen by the next one.
+rows of the day: from memory, or from a scan of files that is planned by itself. Every node above a replaced leaf is copied:
+nothing that a run has computed is seen by the next one.
 
-Holds for plans whose leaves are such inputs or constants. Others (files, subqueries) are not prepared.
+Holds for plans whose leaves are such inputs or constants. Others (tables read in part, subqueries) are not prepared.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 _EXECUTION = "org.apache.spark.sql.execution."
@@ -38,11 +39,12 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A node of a physical plan above an input; an input itself has a name, and its columns for a plan."""
+    """A node of a physical plan above an input, or the scan of an input, which has a name."""
 
     plan: Any
     slot: str | None
     children: tuple[Any, ...]
+    details: tuple[Any, ...] = ()
 
 
 class Internals:
@@ -58,6 +60,7 @@ class Internals:
         self.data_type = jvm.org.apache.spark.sql.types.DataType
         self.from_arrow = jvm.org.apache.spark.sql.api.python.PythonSQLUtils.toDataFrame
         self.local_scan = jvm.org.apache.spark.sql.execution.LocalTableScanExec
+        self.scan = jvm.org.apache.spark.sql.execution.RDDScanExec
         self.with_conf = jvm.org.apache.spark.sql.execution.SQLExecutionRDD
         self.active = jvm.org.apache.spark.sql.classic.SparkSession
 
@@ -87,6 +90,7 @@ class PreparedQuery:
 
     def __init__(self, session: SparkSession, spark: Internals, text: str, inputs: Mapping[str, Shape]) -> None:
         """Plan `text`; `NotPreparableError` if its plan depends on more than its inputs."""
+        self._session = session
         self._spark = spark
         self._inputs = dict(inputs)
         slots: dict[int, str] = {}
@@ -105,30 +109,41 @@ class PreparedQuery:
             self._conf = spark.session.sessionState().conf()
             self._arrow = to_arrow_schema(frame.schema, timezone="UTC")
             with spark.activated():
-                self._bound(self._root, dict.fromkeys(inputs, spark.seq([])))
+                self._bound(self._root, dict.fromkeys(inputs, (spark.seq([]), None)))
+                self._bound(self._root, dict.fromkeys(inputs, (None, spark.context.emptyRDD().rdd())))
         except Py4JError as error:
             raise NotPreparableError(f"this Spark has other internals: {error}") from error
         finally:
             for name in inputs:
                 session.catalog.dropTempView(name)
 
-    def run(self, tables: Mapping[str, pa.Table]) -> pa.Table:
+    def run(self, given: Mapping[str, pa.Table | DataFrame]) -> pa.Table:
         """Return the result over these rows."""
         spark = self._spark
         with spark.activated():
-            rows = {name: self._rows(tables[name], shape) for name, shape in self._inputs.items()}
+            rows = {name: self._given(given[name], shape) for name, shape in self._inputs.items()}
             result = spark.with_conf(self._bound(self._root, rows).execute(), self._conf)
             frame = spark.session.internalCreateDataFrame(result, self._schema, False)
+            if any(isinstance(x, DataFrame) for x in given.values()):  # perhaps many rows: by a socket
+                return DataFrame(frame, self._session).toArrow()
             batches = frame.toArrowBatchRdd(frame.queryExecution().executedPlan()).collect()
         return pa.Table.from_batches(
             [pa.ipc.read_record_batch(pa.py_buffer(b), self._arrow) for b in batches], self._arrow
         )
 
-    def _bound(self, node: Any, rows: Mapping[str, Any]) -> Any:
+    def _given(self, source: pa.Table | DataFrame, shape: Shape) -> tuple[Any, Any]:
+        if isinstance(source, DataFrame):
+            return None, source._jdf.queryExecution().toRdd()
+        return self._rows(source, shape), None
+
+    def _bound(self, node: Any, rows: Mapping[str, tuple[Any, Any]]) -> Any:
         if not isinstance(node, _Node):
             return node
         if node.slot is not None:
-            return self._spark.local_scan(node.plan, rows[node.slot], self._spark.none, False)
+            local, distributed = rows[node.slot]
+            if distributed is not None:
+                return self._spark.scan(node.plan, distributed, *node.details)
+            return self._spark.local_scan(node.plan, local, self._spark.none, False)
         children = [self._bound(c, rows) for c in node.children]
         if len(children) == 1:
             return node.plan.withNewChildInternal(children[0])
@@ -152,7 +167,8 @@ def _tree(plan: Any, slots: Mapping[int, str]) -> Any:
     if children.isEmpty():
         kind = plan.getClass().getName()
         if kind == _SLOT and plan.rdd().id() in slots:
-            return _Node(plan.output(), slots[plan.rdd().id()], ())
+            details = (plan.name(), plan.outputPartitioning(), plan.outputOrdering(), plan.stream())
+            return _Node(plan.output(), slots[plan.rdd().id()], (), details)
         if kind not in _CONSTANTS:
             raise NotPreparableError(f"it reads {kind}")
         return plan

@@ -69,7 +69,7 @@ MEANING_CONF = (
 
 LOG = logging.getLogger("headwater.engine")
 
-_LOCAL_NAME = re.compile(r"__rows\d+")
+_INPUT_NAME = re.compile(r"__rows\d+")
 _PREPARED_BYTES = 8 << 20
 _PREPARED_QUERIES = 256
 _TINY_ROWS = 20_000
@@ -143,7 +143,7 @@ class Worker:
         self.session = session
         self._names = itertools.count()
         self._views: list[str] = []
-        self._local: dict[str, tuple[pa.Table, tuple[Field, ...]]] = {}
+        self._inputs: dict[str, tuple[pa.Table | Frame, tuple[Field, ...]]] = {}
         self._prepared: OrderedDict[_PreparedKey, PreparedQuery | None] = OrderedDict()
         self._conf: dict[str, str] = {}
         self.configure(FIXED_CONF)
@@ -187,29 +187,32 @@ class Worker:
     def sql(self, text: str) -> Frame:
         """Analyse `text`; nothing runs yet."""
         for name in self._mentioned(text):
-            self.from_arrow(*self._local[name]).createOrReplaceTempView(name)
+            rows, fields = self._inputs[name]
+            frame = self.from_arrow(rows, fields) if isinstance(rows, pa.Table) else rows
+            frame.createOrReplaceTempView(name)
             self._views.append(name)
         return self.session.sql(text)
 
     def _mentioned(self, text: str) -> list[str]:
-        """Return the local relations that `text` reads and that are not views yet."""
-        return [n for n in dict.fromkeys(_LOCAL_NAME.findall(text)) if n in self._local and n not in self._views]
+        """Return the inputs that `text` reads and that are not views yet."""
+        return [n for n in dict.fromkeys(_INPUT_NAME.findall(text)) if n in self._inputs and n not in self._views]
 
     def collected(self, text: str) -> pa.Table:
-        """Run `text` and bring its rows to the driver; a text that reads only local relations is planned only the first time."""
+        """Run `text` and bring its rows to the driver; a text that reads only inputs is planned only the first time."""
         query = self._prepare(text)
         if query is None:
             return self.to_arrow(self.sql(text))
         with translated_errors():
-            return _nullable(query.run({name: self._local[name][0] for name in self._mentioned(text)}))
+            return _nullable(query.run({name: self._inputs[name][0] for name in self._mentioned(text)}))
 
     def _prepare(self, text: str) -> PreparedQuery | None:
         names = self._mentioned(text)
         if not names or any(v in text for v in self._views):
             return None
-        if sum(self._local[n][0].nbytes for n in names) > _PREPARED_BYTES:
+        tables = [x for n in names if isinstance(x := self._inputs[n][0], pa.Table)]
+        if sum(t.nbytes for t in tables) > _PREPARED_BYTES:
             return None
-        inputs = {n: self._local[n][1] for n in names}
+        inputs = {n: self._inputs[n][1] for n in names}
         key = (text, tuple(inputs.items()), tuple(sorted(self._conf.items())))
         if key not in self._prepared:
             try:
@@ -236,7 +239,7 @@ class Worker:
         for name in self._views:
             self.session.catalog.dropTempView(name)
         self._views.clear()
-        self._local.clear()
+        self._inputs.clear()
 
     def from_arrow(self, table: pa.Table, fields: Sequence[Field]) -> Frame:
         """Return the rows of `table` as a local relation with exactly these fields."""
@@ -246,10 +249,13 @@ class Worker:
             return self.empty(fields)
         return self.session.createDataFrame(table, schema=schema)
 
-    def relation(self, table: pa.Table, fields: Sequence[Field]) -> str:
-        """Return what stands after FROM for the rows of `table`; like uses get like names, so that their texts are the same."""
-        name = f"__rows{len(self._local)}"
-        self._local[name] = (table, tuple(fields))
+    def relation(self, rows: pa.Table | Frame, fields: Sequence[Field]) -> str:
+        """Return what stands after FROM for the rows of a table or a frame, all of which will be read.
+
+        Like uses get like names, so that their texts are the same and need not be planned again.
+        """
+        name = f"__rows{len(self._inputs)}"
+        self._inputs[name] = (rows, tuple(fields))
         return name
 
     def local(self, table: pa.Table) -> Frame:

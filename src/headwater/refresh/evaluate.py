@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from headwater.engine.identity import row_hash_sql
 from headwater.engine.worker import Frame, Worker
@@ -23,7 +22,7 @@ from headwater.model.sql import quoted
 from headwater.model.tables import Table
 from headwater.plan.printer import BROADCAST_HINT, ONE_PARTITION_HINT
 from headwater.refresh.template import StageText, Template, Text
-from headwater.store.layout import Bound, Layout, column_bounds
+from headwater.store.layout import Bound, Layout, column_bounds, write_parquet
 from headwater.store.lookup import rows_of_keys
 from headwater.store.netting import copies_sql, net_changes_sql, net_sql
 from headwater.store.reading import Changes, Reader, Source
@@ -33,7 +32,8 @@ from headwater.store.writing import Writer
 _RESCAN = "__rescan"
 _PAIRED = "__paired"
 _KEEP = "__keep"
-_RESULT_HASH = "__result_hash"
+_INSERTED = "__inserted"
+_ALWAYS = "true"
 _BROADCAST_ROWS = 2_000_000
 _GATHERED_ROWS = 200_000
 
@@ -218,8 +218,8 @@ class Evaluation:
             return self._worker.relation(table, fields)
         folder = self._stack.enter_context(self._writer.scratch())
         folder.mkdir(parents=True)
-        pq.write_table(table, folder / "rows.parquet", coerce_timestamps="us")
-        return self._worker.view(self._worker.read_parquet([str(folder / "rows.parquet")], fields))
+        write_parquet(table, folder / "rows.parquet")
+        return self._worker.relation(self._worker.read_parquet([str(folder / "rows.parquet")], fields), fields)
 
     def _stage_keys(self, stage: StageText, given: RefreshInput, total: int) -> _Keys:
         """Find the changed groups. Groups that are columns of the source are read off its changes, without asking Spark."""
@@ -259,20 +259,29 @@ class Evaluation:
         return _unique(pa.table(dict(zip(names, [values.column(f.name) for f in fields], strict=True))))
 
     def _stage_select(self, stage: StageText, given: RefreshInput, text: str, weight: str, flags: str) -> str:
-        """Return rows of a state under their stored names, with their hash, and with the result's columns where they are fused."""
+        """Return rows of a state under their stored names, with the result's columns and hash where they are fused."""
         fields = stage.table_schema.fields
         items = [f"{c} AS {quoted(f.name)}" for c, f in zip(stage.columns, fields, strict=True)]
-        if self._is_fused(stage, given):
-            items += [f"{text_} AS __v{i}" for i, text_ in enumerate(given.template.fused)]
+        items += [f"{weight} > 0 AS {_INSERTED}", flags]
+        if not self._is_fused(stage, given):
+            return f"SELECT {', '.join(items)} FROM ({text})"
+        computed = self._computed_values(stage, given.template)
+        items += [f"{value} AS {name}" for name, value in computed.items()]
+        if given.template.fused_keep != _ALWAYS:
             items.append(f"({given.template.fused_keep}) AS {_KEEP}")
-        action = f"CASE WHEN {weight} > 0 THEN 'I' ELSE 'D' END AS {ACTION}"
-        inner = f"SELECT {', '.join(items)}, {action}, {flags} FROM ({text})"
-        hashes = f"{row_hash_sql(fields)} AS {HASH}"
-        if self._is_fused(stage, given):
-            target = given.target.table.schema
-            values = {f.name: f"__v{i}" for i, f in enumerate(target.fields)}
-            hashes += f", {row_hash_sql(target.visible, values)} AS {_RESULT_HASH}"
-        return f"SELECT *, {hashes} FROM ({inner})"
+        target = given.target.table.schema
+        names = dict(zip([f.name for f in target.fields], self._value_names(stage, given.template), strict=True))
+        hashed = f"{row_hash_sql(target.visible, names)} AS {HASH}"
+        return f"SELECT *, {hashed} FROM (SELECT {', '.join(items)} FROM ({text}))"
+
+    def _value_names(self, stage: StageText, template: Template) -> list[str]:
+        """Return where each column of the result stands: in a column of the state, or in one of its own."""
+        stored = dict(zip(stage.columns, (f.name for f in stage.table_schema.fields), strict=True))
+        return [stored.get(value, f"__v{i}") for i, value in enumerate(template.fused)]
+
+    def _computed_values(self, stage: StageText, template: Template) -> dict[str, str]:
+        names = self._value_names(stage, template)
+        return {n: v for n, v in zip(names, template.fused, strict=True) if n.startswith("__v")}
 
     def _is_fused(self, stage: StageText, given: RefreshInput) -> bool:
         return bool(given.template.fused) and stage.name == given.template.stages[-1].name
@@ -287,16 +296,17 @@ class Evaluation:
             fresh = self._worker.to_arrow(self._worker.sql(self._fresh_rows(stage, keys.bounds, given)))
             outcome.rescanned_groups += fresh.num_rows
             if flagged is not None:
-                table = table.filter(pc.invert(pc.and_(table.column(_RESCAN), pc.equal(table.column(ACTION), "I"))))
+                table = table.filter(pc.invert(pc.and_(table.column(_RESCAN), table.column(_INSERTED))))
             table = pa.concat_tables([table, fresh.select(table.column_names).cast(table.schema)])
         names = [f.name for f in stage.table_schema.fields]
         state = given.states[stage.name].table
-        rows = arrow_rows(table.select([*names, ACTION, HASH]))
+        table = table.append_column(ACTION, pc.if_else(table.column(_INSERTED), "I", "D"))
+        rows = arrow_rows(table.select([*names, ACTION]))
         if self._is_fused(stage, given):
-            shown = table.filter(table.column(_KEEP))
-            columns = [f"__v{i}" for i in range(len(given.template.fused))]
+            shown = table.filter(table.column(_KEEP)) if _KEEP in table.column_names else table
+            columns = self._value_names(stage, given.template)
             stored = [f.name for f in given.target.table.schema.fields]
-            result = shown.select([*columns, ACTION, _RESULT_HASH]).rename_columns([*stored, ACTION, HASH])
+            result = shown.select([*columns, ACTION, HASH]).rename_columns([*stored, ACTION, HASH])
             outcome.add(state, rows)
             outcome.add(given.target.table, arrow_rows(result))
             return
@@ -378,7 +388,7 @@ class Evaluation:
         elif rows.arrow is not None:
             view = self._worker.relation(rows.arrow, stored)
         else:
-            view = self._worker.view(self._worker.read_parquet(self._layout.paths(rows.files), stored))
+            view = self._worker.relation(self._worker.read_parquet(self._layout.paths(rows.files), stored), stored)
         items = [f"{quoted(f.name)} AS {c}" for c, f in zip(stage.columns, table.schema.fields, strict=True)]
         weight = f"CASE WHEN {ACTION} = 'I' THEN 1 ELSE -1 END AS {stage.weight}"
         mark = f"false AS {stage.paired}"

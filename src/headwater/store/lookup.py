@@ -111,7 +111,9 @@ def _in_tail(
 ) -> tuple[list[pa.Table], npt.NDArray[np.bool_]]:
     """Return the live rows that the tail holds for the wanted keys, and which keys it knows anything about."""
     known = np.zeros(wanted.count, dtype=bool)
-    found = []
+    found: list[pa.Table] = []
+    if not wanted.count:
+        return found, known
     for part, at in reader.tail(source, batches, version):
         number = wanted.numbers(part)
         hits = np.flatnonzero((number >= 0) & ~known[number])

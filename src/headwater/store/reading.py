@@ -36,8 +36,10 @@ from headwater.store.netting import copies_sql
 from headwater.store.netting import net_sql as net_sql
 from headwater.store.rows import (
     ACTION,
+    ACTION_FIELD,
     CHANGE_FIELDS,
     CHANGED,
+    CHANGED_FIELD,
     VERSION,
     VERSION_FIELD,
     WEIGHT,
@@ -152,7 +154,7 @@ class Reader:
         pending = source.pending if not flip else ()
         count = sum(b.inserts + b.deletes for b in batches) + sum(p.count for p in pending)
         deletes = sum(b.deletes for b in batches) + sum(p.deletes for p in pending)
-        stored = (*fields, *CHANGE_FIELDS)
+        stored = (*fields, ACTION_FIELD, CHANGED_FIELD)
         if count <= self._local_rows and not any(has_variant(f.type) for f in fields):
             arrow = self._arrow(batches, source, pending, after, upto, stored)
             relations = [worker.relation(arrow, stored)]
@@ -229,7 +231,7 @@ class Reader:
             for name in (f.name for f in stored):
                 if name not in table.column_names:
                     table = table.append_column(name, pa.nulls(table.num_rows))
-            found.append(worker.view(worker.from_arrow(table, stored)))
+            found.append(worker.relation(table, stored))
         whole: list[DataFile] = []
         partial: list[DataFile] = []
         plain: list[DataFile] = []
@@ -243,19 +245,17 @@ class Reader:
             (plain if rows.plain else whole).extend(rows.files)
         self._layout.require([*whole, *partial, *plain])
         if whole:
-            found.append(worker.view(worker.read_parquet(self._layout.paths(whole), stored)))
+            found.append(worker.relation(worker.read_parquet(self._layout.paths(whole), stored), stored))
         if partial:
-            view = worker.view(worker.read_parquet(self._layout.paths(partial), (*stored, VERSION_FIELD)))
+            versioned = (*stored, VERSION_FIELD)
+            view = worker.relation(worker.read_parquet(self._layout.paths(partial), versioned), versioned)
             names = ", ".join(quoted(f.name) for f in stored)
             found.append(f"(SELECT {names} FROM {view} WHERE {VERSION} > {after} AND {VERSION} <= {upto})")
         if plain:
             fields = [f for f in stored if f not in CHANGE_FIELDS]
-            view = worker.view(worker.read_parquet(self._layout.paths(plain), fields))
+            view = worker.relation(worker.read_parquet(self._layout.paths(plain), fields), fields)
             names = "".join(quoted(f.name) + ", " for f in fields)
-            found.append(
-                f"(SELECT {names}'I' AS {ACTION}, CAST(0 AS BIGINT) AS __change_id, "
-                f"CAST(NULL AS ARRAY<BIGINT>) AS {CHANGED} FROM {view})"
-            )
+            found.append(f"(SELECT {names}'I' AS {ACTION}, CAST(NULL AS ARRAY<BIGINT>) AS {CHANGED} FROM {view})")
         return found or [worker.view(worker.empty(stored))]
 
     def inline_tables(self, batches: Sequence[Batch]) -> dict[str, pa.Table]:

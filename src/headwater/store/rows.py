@@ -30,7 +30,8 @@ WEIGHT = "__w"
 HASH = "__hash"
 
 ACTION_FIELD = Field(ACTION, "STRING", nullable=False)
-CHANGE_FIELDS = (ACTION_FIELD, Field(CHANGE_ID, "BIGINT", nullable=False), Field(CHANGED, "ARRAY<BIGINT>"))
+CHANGED_FIELD = Field(CHANGED, "ARRAY<BIGINT>")
+CHANGE_FIELDS = (ACTION_FIELD, Field(CHANGE_ID, "BIGINT", nullable=False), CHANGED_FIELD)
 VERSION_FIELD = Field(VERSION, "BIGINT", nullable=False)
 ROW_ID = Field("__row_id", "BIGINT", nullable=False, hidden=True)
 
@@ -56,17 +57,23 @@ class Rows:
 
 
 def arrow_rows(table: pa.Table) -> Rows:
-    """Wrap change rows that carry a `__hash` column, which is summed and dropped; `__change_id` is numbered here.
+    """Wrap change rows; `__change_id` is numbered here.
 
-    Rows that cancel are left out. Sums of 64-bit hashes wrap around: the multiset hash is modulo 2**64 anyway.
+    Where they carry a `__hash` column it is summed and dropped, and rows that cancel are left out. Sums of 64-bit hashes wrap
+    around: the multiset hash is modulo 2**64 anyway.
     """
-    table = _without_cancelling(in_utc(table))
-    actions = table.column(ACTION).to_numpy(zero_copy_only=False)
-    is_insert = actions == "I"
-    hashes = table.column(HASH).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
-    change = (int(hashes[is_insert].sum(dtype=np.uint64)) - int(hashes[~is_insert].sum(dtype=np.uint64))) % 2**64
+    table = in_utc(table)
+    change = 0
+    is_insert = pc.equal(table.column(ACTION), "I").to_numpy()
+    if HASH in table.column_names:
+        hashes = table.column(HASH).to_numpy()
+        gone = _cancelling(table, hashes, is_insert)
+        if gone is not None:
+            table, hashes, is_insert = table.filter(pa.array(~gone)), hashes[~gone], is_insert[~gone]
+        hashes = hashes.view(np.uint64)
+        change = (int(hashes[is_insert].sum(dtype=np.uint64)) - int(hashes[~is_insert].sum(dtype=np.uint64))) % 2**64
+        table = table.drop_columns([HASH])
     inserts = int(is_insert.sum())
-    table = table.drop_columns([HASH])
     if CHANGE_ID in table.column_names:
         table = table.drop_columns([CHANGE_ID])
     if CHANGED not in table.column_names:
@@ -75,35 +82,34 @@ def arrow_rows(table: pa.Table) -> Rows:
     return Rows(inserts, table.num_rows - inserts, change, arrow=table)
 
 
-def _without_cancelling(table: pa.Table) -> pa.Table:
-    """Leave out pairs of an I and a D row with the same values. The hash finds candidates, the values decide."""
-    if table.num_rows < 2:
-        return table
-    hashes = table.column(HASH).to_numpy(zero_copy_only=False)
-    inserted = table.column(ACTION).to_numpy(zero_copy_only=False) == "I"
-    shared = np.intersect1d(hashes[inserted], hashes[~inserted])
-    if shared.size == 0:
-        return table
+def _cancelling(
+    table: pa.Table, hashes: npt.NDArray[np.int64], inserted: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_] | None:
+    """Mark pairs of an I and a D row with the same values, None if there are none. The hash finds candidates, the values decide."""
+    ones, others = np.flatnonzero(inserted), np.flatnonzero(~inserted)
+    met = pc.is_in(pa.array(hashes[ones]), value_set=pa.array(hashes[others])).to_numpy(zero_copy_only=False)
+    if not met.any():
+        return None
+    ones = ones[met]
+    others = others[np.isin(hashes[others], hashes[ones])]
     values = table.drop_columns([n for n in (HASH, ACTION, CHANGED, CHANGE_ID) if n in table.column_names])
-    positions = np.flatnonzero(np.isin(hashes, shared))
-    keep = np.ones(table.num_rows, dtype=bool)
-    ones, others = positions[inserted[positions]], positions[~inserted[positions]]
-    if len(ones) == len(others) == len(shared):  # as a rule: each hash once on either side
+    gone = np.zeros(table.num_rows, dtype=bool)
+    if len(ones) == len(others) == len(np.unique(hashes[ones])):  # as a rule: each hash once on either side
         ones, others = ones[np.argsort(hashes[ones])], others[np.argsort(hashes[others])]
         same = _same_rows(values.take(pa.array(ones)), values.take(pa.array(others)))
         if same is not None:
-            keep[ones[same]] = keep[others[same]] = False
-            return table.filter(pa.array(keep))
+            gone[ones[same]] = gone[others[same]] = True
+            return gone
     waiting: dict[str, list[tuple[bool, int]]] = {}
-    for position in positions.tolist():
+    for position in np.sort(np.concatenate([ones, others])).tolist():
         key = repr([_comparable(v) for v in values.slice(position, 1).to_pylist()[0].values()])
         opposite = [w for w in waiting.setdefault(key, []) if w[0] != inserted[position]]
         if opposite:
             waiting[key].remove(opposite[0])
-            keep[[opposite[0][1], position]] = False
+            gone[[opposite[0][1], position]] = True
         else:
             waiting[key].append((bool(inserted[position]), position))
-    return table.filter(pa.array(keep))
+    return gone
 
 
 def _same_rows(one: pa.Table, other: pa.Table) -> npt.NDArray[np.bool_] | None:

@@ -21,7 +21,7 @@ from headwater.errors import ResultTooLargeError
 from headwater.model.commit import AddBatch
 from headwater.model.schema import Field
 from headwater.model.sql import quoted
-from headwater.model.tables import Batch, BatchFormat, FileRole, Table
+from headwater.model.tables import Batch, BatchFormat, FileRole, Table, TableKind
 from headwater.store.layout import Layout, write_arrow, written_files
 from headwater.store.rows import (
     ACTION,
@@ -85,8 +85,8 @@ class Writer:
     def selected(self, worker: Worker, frame: Frame, table: Table) -> Frame:
         """Return the change rows with their hash, ready for `arrow_rows`."""
         columns = "".join(quoted(f.name) + ", " for f in table.schema.fields)
-        hashed = row_hash_sql(table.schema.visible)
-        return worker.sql(f"SELECT {columns}{ACTION}, {_mask(frame)}, {hashed} AS {HASH} FROM {worker.view(frame)}")
+        hashed = f"{_hash_sql(table)} AS {HASH}"
+        return worker.sql(f"SELECT {columns}{ACTION}, {_mask(frame)}, {hashed} FROM {worker.view(frame)}")
 
     def spilled(self, rows: Rows, table: Table) -> Rows:
         """Move rows from memory into a file of the tail."""
@@ -113,7 +113,7 @@ class Writer:
         action = ACTION if role is FileRole.TAIL else None
         with self.opened(table.id, role) as (write_id, directory):
             target = self._layout.absolute(directory)
-            totals = worker.write_parquet(frame, target, action, row_hash_sql(table.schema.visible))
+            totals = worker.write_parquet(frame, target, action, _hash_sql(table))
             files = written_files(self._layout, table.id, role, directory, write_id)
         if not files:  # nobody will commit a write without rows
             self._drop(write_id, directory)
@@ -190,6 +190,11 @@ class Writer:
             return None
         data = encoded(rows.arrow)
         return data if len(data) <= self._limits.inline_bytes else None
+
+
+def _hash_sql(table: Table) -> str:
+    """Return what is summed up to the hash of a table. Nobody compares the state of a stream table, so it has none."""
+    return "0L" if table.kind is TableKind.AUX else row_hash_sql(table.schema.visible)
 
 
 def _mask(frame: Frame) -> str:
