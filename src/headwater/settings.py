@@ -78,7 +78,7 @@ class Settings(BaseSettings):
     vacuum_grace_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 3_600.0
     """How long a file that nothing needs any more stays on disk, for readers that opened it before."""
     template_cache_max_entries: PositiveCount = 256
-    """How many parsed definitions a process keeps; the least recently used one goes first."""
+    """How many parsed definitions, and how many planned refreshes, a process keeps; the least recently used one goes first."""
     write_seconds: Seconds = 21_600.0
     """How long files may be written before vacuum may take an abandoned write for dead."""
     lease_seconds: Seconds = 30.0

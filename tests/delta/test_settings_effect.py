@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -24,6 +25,8 @@ def test_the_cache_of_definitions_has_a_size(spark: SparkSession, tmp_path: Path
         for stream in streams:
             assert refresher.definition(stream) is refresher.definition(stream)
         assert len(refresher._definitions) == 2
+        with wh._ground.engine.worker() as worker:
+            assert 0 < len(worker._prepared) <= 2
         assert [wh.table(f"s{i}").collect()[0].v for i in range(3)] == [1, 2, 3]
 
 
@@ -39,3 +42,32 @@ def test_the_log_level_decides_what_is_written(
             wh.refresh()
     lines = [r.getMessage() for r in caplog.records if r.name == "headwater.refresh"]
     assert any(line.startswith("refreshed table=s action=DIFFERENTIAL rows_in=1 inserted=1") for line in lines) is seen
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id, v + 1 AS w FROM t WHERE v >= 0",
+        "SELECT id % 1500 AS g, count(*) AS n, sum(v) AS s FROM t GROUP BY id % 1500",
+        "SELECT n, count(*) AS groups FROM (SELECT id % 1500 AS g, count(*) AS n FROM t GROUP BY id % 1500) GROUP BY n",
+    ],
+)
+def test_a_result_that_the_driver_may_not_hold_is_written_by_executors(
+    spark: SparkSession, tmp_path: Path, query: str
+) -> None:
+    """`spark.driver.maxResultSize` is the user's word on what fits; a refresh obeys it and goes on."""
+    settings: Any = spark.sparkContext._jsc.sc().conf()
+    limit = settings.get("spark.driver.maxResultSize", "1g")
+    with hw.connect(tmp_path / "w", spark=spark) as wh:
+        wh.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
+        wh.insert("t", spark.range(3000).selectExpr("id", "id * 7 AS v"))
+        wh.create_stream_table("s", query)
+        for step in (1, 2):
+            wh.sql(f"INSERT INTO t SELECT id + 1000000 * {step}, id FROM (SELECT explode(sequence(0, 1999)) AS id)")
+            settings.set("spark.driver.maxResultSize", "24k")
+            try:
+                report = wh.refresh("s")
+            finally:
+                settings.set("spark.driver.maxResultSize", limit)
+            assert (report.action, report.rows_inserted > 0) == (hw.RefreshAction.DIFFERENTIAL, True)
+            assert wh.verify("s").equal

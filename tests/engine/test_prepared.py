@@ -95,6 +95,19 @@ def test_what_reads_files_is_planned_each_time(worker: Worker, planned: list[str
     assert planned == []
 
 
+def test_files_that_are_read_whole_are_inputs_too(worker: Worker, planned: list[str], tmp_path: Any) -> None:
+    text = "SELECT g, sum(x) AS s FROM (SELECT g, x FROM {0} UNION ALL SELECT g, x FROM {1}) GROUP BY g"
+    for number in range(3):
+        worker.release()
+        path = str(tmp_path / f"files{number}")
+        worker.from_arrow(rows(("f", number), ("a", 10)), FIELDS).write.parquet(path)
+        names = [worker.relation(worker.read_parquet([path], FIELDS), FIELDS), worker.relation(rows(("a", 1)), FIELDS)]
+        found = worker.collected(text.format(*names)).to_pylist()
+        assert sorted((r["g"], r["s"]) for r in found) == [("a", 11), ("f", number)]
+        assert sorted(r.g for r in worker.sql(f"SELECT g FROM {names[0]}").collect()) == ["a", "f"]
+    assert len(planned) == 1
+
+
 def test_large_inputs_are_not_handed_over_through_the_plan(worker: Worker, planned: list[str]) -> None:
     wide = rows(*(("x" * 10_000, i) for i in range(1000)))
     assert run(worker, "SELECT count(g) AS n, sum(length(g)) AS s FROM {0}", wide) == [(1000, 10_000_000)]
@@ -127,14 +140,16 @@ def test_the_users_session_stays_the_active_one(worker: Worker, spark: SparkSess
     assert active.getActiveSession().get().equals(spark._jsparkSession)
 
 
-def test_few_plans_are_kept(worker: Worker, planned: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_module, "_PREPARED_QUERIES", 2)
+def test_few_plans_are_kept(spark: SparkSession, planned: list[str]) -> None:
+    worker = Worker(spark.newSession(), kept_plans=2)
+    worker.size_for(1)
     for text in ("SELECT x + 1 AS y FROM {0}", "SELECT x + 2 AS y FROM {0}", "SELECT x + 1 AS y FROM {0}"):
         run(worker, text, rows(("a", 1)))
     run(worker, "SELECT x + 3 AS y FROM {0}", rows(("a", 1)))
     assert len(worker._prepared) == 2
     run(worker, "SELECT x + 2 AS y FROM {0}", rows(("a", 1)))
     assert len(planned) == 4
+    worker.release()
 
 
 VALUES: list[tuple[str, list[Any]]] = [

@@ -103,6 +103,38 @@ def test_cancelling_rows_leave_nothing_and_their_masks_go(wh: Warehouse) -> None
     assert rows.arrow.column("id").to_pylist() == [2, 3]
 
 
+def test_rows_cancel_by_value_in_every_type(wh: Warehouse) -> None:
+    """One D and one I row each: (values, whether they are the same)."""
+    cases: list[tuple[pa.DataType, object, object, bool]] = [
+        (pa.float64(), float("nan"), float("nan"), True),
+        (pa.float64(), 0.0, -0.0, False),
+        (pa.float64(), None, float("nan"), False),
+        (pa.float64(), None, None, True),
+        (pa.string(), "", None, False),
+        (pa.string(), "a", "a", True),
+        (pa.decimal128(38, 10), 1, 1, True),
+        (pa.timestamp("us", "UTC"), 5, 5, True),
+        (pa.list_(pa.int64()), [1, None], [1, None], True),
+        (pa.list_(pa.int64()), [1], [1, None], False),
+        (pa.map_(pa.string(), pa.int64()), [("a", 1), ("b", 2)], [("b", 2), ("a", 1)], True),
+        (pa.struct({"a": pa.float64()}), {"a": -0.0}, {"a": 0.0}, False),
+    ]
+    for kind, old, new, same in cases:
+        hashes = pa.array([7, 7, 9], pa.int64())
+        table = pa.table({"v": pa.array([old, new, None], kind), "__action": ["D", "I", "I"], "__hash": hashes})
+        assert arrow_rows(table).count == (1 if same else 3), (kind, old, new)
+
+
+def test_copies_cancel_one_by_one(wh: Warehouse) -> None:
+    table = pa.table(
+        {"v": [1, 1, 1, 2, 1, 3], "__action": ["D", "I", "I", "I", "I", "D"], "__hash": pa.array([5] * 6, pa.int64())}
+    )
+    rows = arrow_rows(table)
+    assert (rows.inserts, rows.deletes, rows.hash_change) == (3, 1, 10)
+    assert rows.arrow is not None
+    assert sorted(rows.arrow.column("v").to_pylist()) == [1, 1, 2, 3]
+
+
 def test_equal_hashes_do_not_make_rows_equal(wh: Warehouse) -> None:
     table = pa.table({"id": [1, 2], "__action": ["D", "I"], "__hash": pa.array([5, 5], pa.int64())})
     assert arrow_rows(table).count == 2

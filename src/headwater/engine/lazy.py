@@ -41,7 +41,7 @@ class Engine:
         """Lend a worker."""
         with self._lock:
             if self._pool is None:
-                self._pool = WorkerPool(self.spark)
+                self._pool = WorkerPool(self.spark, self._settings.template_cache_max_entries)
             pool = self._pool
         with pool.worker() as worker:
             yield worker

@@ -19,7 +19,9 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.captured import convert_exception
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -71,7 +73,6 @@ LOG = logging.getLogger("headwater.engine")
 
 _INPUT_NAME = re.compile(r"__rows\d+")
 _PREPARED_BYTES = 8 << 20
-_PREPARED_QUERIES = 256
 _TINY_ROWS = 20_000
 _SMALL_ROWS = 500_000
 _COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
@@ -139,8 +140,9 @@ def struct_type(fields: Sequence[Field]) -> StructType:
 class Worker:
     """One session. Not for use by two threads at once."""
 
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: SparkSession, kept_plans: int = 256) -> None:
         self.session = session
+        self._kept_plans = kept_plans
         self._names = itertools.count()
         self._views: list[str] = []
         self._inputs: dict[str, tuple[pa.Table | Frame, tuple[Field, ...]]] = {}
@@ -222,7 +224,7 @@ class Worker:
             except NotPreparableError as reason:
                 LOG.debug("not prepared: %s", reason)
                 self._prepared[key] = None
-            while len(self._prepared) > _PREPARED_QUERIES:
+            while len(self._prepared) > self._kept_plans:
                 self._prepared.popitem(last=False)
         self._prepared.move_to_end(key)
         return self._prepared[key]
@@ -342,8 +344,9 @@ def adopted(frame: Frame, session: SparkSession) -> Frame:
 class WorkerPool:
     """Sessions made on demand and used again: a new one costs 100 ms."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, kept_plans: int) -> None:
         self._spark = spark
+        self._kept_plans = kept_plans
         self._free: list[Worker] = []
         self._lock = threading.Lock()
 
@@ -353,7 +356,7 @@ class WorkerPool:
         with self._lock:
             worker = self._free.pop() if self._free else None
         if worker is None:
-            worker = Worker(self._spark.newSession())
+            worker = Worker(self._spark.newSession(), self._kept_plans)
         try:
             yield worker
         finally:
@@ -369,6 +372,9 @@ def translated_errors() -> Iterator[None]:
         yield
     except PySparkException as error:
         raise evaluation_error(error) from error
+    except Py4JJavaError as error:  # what PySpark itself does not translate
+        reason = error.java_exception
+        raise evaluation_error(convert_exception(reason.getCause() or reason)) from error
 
 
 def evaluation_error(error: PySparkException) -> EvaluationError | MissingFileError:
