@@ -128,8 +128,7 @@ def run(rows: int, sizes: list[int], repeats: int, console: Console) -> tuple[li
                         assert report.action is hw.RefreshAction.DIFFERENTIAL, report
                         measured[label].append((report.duration_ms, report))
                         target = root / f"full-{name}-{turn}"
-                        frame = wh.sql(QUERIES[label])
-                        full[label].append(_ms(lambda f=frame, t=target: f.write.parquet(str(t))))
+                        full[label].append(_ms(lambda q=QUERIES[label], t=target: wh.sql(q).write.parquet(str(t))))
                         shutil.rmtree(target)
                 for label in QUERIES:
                     last = measured[label][-1][1]

@@ -142,7 +142,10 @@ class Evaluation:
             selected = net_changes_sql(f"({selected})", target.schema.fields)
         if in_memory:
             with suppress(ResultTooLargeError):
-                hashed = f"SELECT *, {row_hash_sql(target.schema.visible)} AS {HASH} FROM ({selected})"
+                columns = ", ".join(quoted(f.name) for f in target.schema.fields)
+                hashed = (
+                    f"SELECT {columns}, {ACTION}, {row_hash_sql(target.schema.visible)} AS {HASH} FROM ({selected})"
+                )
                 outcome.add(target, arrow_rows(self._worker.collected(hashed)))
                 return outcome
         outcome.add(target, self._writer.materialised(self._worker, self._worker.sql(selected), target, None))
