@@ -10,6 +10,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from headwater.catalog import CommitUnknownError, Snapshot
@@ -214,13 +215,17 @@ class Refresher:
         changes: list[Change] = []
         write_ids: list[str] = []
         unmoved = {stream.table_id: snapshot.tables[stream.table_id].moved}
-        for table_id, rows in list(outcome.rows.items()):
+        writer = self._ground.writer
+        with ThreadPoolExecutor(2) as pool:  # most of writing runs outside of Python's lock
+            written = {i: pool.submit(writer.stored, r, outcome.tables[i]) for i, r in outcome.rows.items() if r.count}
+        outcome.rows.update({i: w.result() for i, w in written.items() if w.exception() is None})
+        for table_id, rows in outcome.rows.items():
             table = outcome.tables[table_id]
             unmoved[table_id] = table.moved
             if rows.count == 0:
                 continue
-            rows = outcome.rows[table_id] = self._ground.writer.stored(rows, table)
-            batch, ids = self._ground.writer.batch(rows, table)
+            written[table_id].result()
+            batch, ids = writer.batch(rows, table)
             changes.append(batch)
             write_ids += ids
         changes.append(MoveFrontier(stream.table_id, stream.frontier, snapshot.version))

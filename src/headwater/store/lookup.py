@@ -7,7 +7,9 @@ million keys are compared in some ten milliseconds.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +26,7 @@ from headwater.store.reading import Reader, Source
 from headwater.store.rows import ACTION, concatenated, in_utc
 
 _SEARCHED_ROWS = 2_000_000
+_THREADS = min(8, os.cpu_count() or 1)
 _KEY_TYPES = frozenset(
     {
         "BOOLEAN",
@@ -63,8 +66,9 @@ def rows_of_keys(reader: Reader, layout: Layout, source: Source, version: int, k
     found, known = _in_tail(reader, source, batches, version, wanted, schema)
     if not known.all():
         layout.require(files)
-        for path in layout.paths(files):
-            found += _in_file(path, wanted, known, schema)
+        with ThreadPoolExecutor(_THREADS) as pool:  # reading and comparing run outside of Python's lock
+            for part in pool.map(lambda path: _in_file(path, wanted, known, schema), layout.paths(files)):
+                found += part
     return concatenated(found) if found else schema.empty_table()
 
 
