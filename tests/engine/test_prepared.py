@@ -108,6 +108,17 @@ def test_files_that_are_read_whole_are_inputs_too(worker: Worker, planned: list[
     assert len(planned) == 1
 
 
+def test_another_spark_with_other_classes_plans_each_time(
+    worker: Worker, spark: SparkSession, planned: list[str]
+) -> None:
+    jvm: Any = spark._jvm
+    worker._internals.local_scan = jvm.org.apache.spark.sql.execution.NoSuchScanExec
+    for number in (1, 2):
+        assert run(worker, "SELECT sum(x) AS s FROM {0}", rows(("a", number))) == [(number,)]
+    assert set(worker._prepared.values()) == {None}
+    assert len(planned) == 1
+
+
 def test_large_inputs_are_not_handed_over_through_the_plan(worker: Worker, planned: list[str]) -> None:
     wide = rows(*(("x" * 10_000, i) for i in range(1000)))
     assert run(worker, "SELECT count(g) AS n, sum(length(g)) AS s FROM {0}", wide) == [(1000, 10_000_000)]

@@ -111,7 +111,7 @@ class PreparedQuery:
             with spark.activated():
                 self._bound(self._root, dict.fromkeys(inputs, (spark.seq([]), None)))
                 self._bound(self._root, dict.fromkeys(inputs, (None, spark.context.emptyRDD().rdd())))
-        except Py4JError as error:
+        except (Py4JError, TypeError) as error:  # TypeError: py4j takes a class that is not there for a package
             raise NotPreparableError(f"this Spark has other internals: {error}") from error
         finally:
             for name in inputs:
