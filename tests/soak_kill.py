@@ -4,13 +4,14 @@
     python -m tests.soak_kill --count 20 --own-spark   each child has a Spark of its own and dies with it
     python -m tests.soak_kill --first 137 --count 1    the steps and the delay of one seed again
 
-Every seed fixes the steps and the delay before the kill.
+Every seed fixes the steps and the delay before the kill. After a failure the warehouse stays, and its path is printed.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import tempfile
 import time
 from contextlib import nullcontext
@@ -39,23 +40,23 @@ def main() -> None:
         config={"spark.master": "local[2]", "spark.sql.session.timeZone": "UTC"},
     )
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="headwater-soak-") as folder:
-        here = Path(folder)
-        with nullcontext() if given.own_spark else nursery(spark, here) as children:
-            for number, seed in enumerate(range(given.first, given.first + given.count)):
-                if number % FRESH_EVERY == 0:
-                    survivor = Survivor(here / f"from-{seed}" / "bank", spark)
-                    survivor.path.parent.mkdir()
-                    survivor.create()
-                delay = random.Random(seed).uniform(0.05, given.longest)
-                try:
-                    survivor.die_under_load(seed, delay, children)
-                    survivor.check()
-                except BaseException:
-                    print(f"seed {seed}, killed after {delay:.2f} s, warehouse since seed {survivor.path.parent.name}")
-                    raise
-                done = sum("done" in e for e in survivor.journal.entries())
-                print(f"seed {seed}: killed after {delay:.2f} s and {done} steps, all there", flush=True)
+    here = Path(tempfile.mkdtemp(prefix="headwater-soak-"))
+    with nullcontext() if given.own_spark else nursery(spark, here) as children:
+        for number, seed in enumerate(range(given.first, given.first + given.count)):
+            if number % FRESH_EVERY == 0:
+                survivor = Survivor(here / f"from-{seed}" / "bank", spark)
+                survivor.path.parent.mkdir()
+                survivor.create()
+            delay = random.Random(seed).uniform(0.05, given.longest)
+            try:
+                survivor.die_under_load(seed, delay, children)
+                survivor.check()
+            except BaseException:
+                print(f"seed {seed}, killed after {delay:.2f} s, warehouse {survivor.path}")
+                raise
+            done = sum("done" in e for e in survivor.journal.entries())
+            print(f"seed {seed}: killed after {delay:.2f} s and {done} steps, all there", flush=True)
+    shutil.rmtree(here)
     spark.stop()
     print(f"{given.count} deaths survived in {time.monotonic() - began:.0f} s")
 

@@ -139,3 +139,11 @@ def test_a_rescanned_call_beside_algebraic_ones_and_extremes(lab: Lab) -> None:
     assert [row[0] for row in s.follow()] == ["b"]
     lab.sql(f"UPDATE {t} SET g = 'a', v = 0 WHERE id = 1")
     assert [row[:4] for row in s.follow()] == [("a", 3, 14, 0), ("b", 4, 24, 3)]
+
+
+def test_an_ordered_list_beside_a_distinct_sum_starts_from_an_empty_table(lab: Lab) -> None:
+    t = lab.table("g STRING, v INT")
+    s = lab.stream(f"SELECT listagg(g, ',') WITHIN GROUP (ORDER BY g DESC) AS l, sum(DISTINCT v) AS v FROM {t}")
+    assert s.rows() == [(None, None)]
+    lab.sql(f"INSERT INTO {t} VALUES ('a', 1), ('b', 1), (NULL, 2)")
+    assert s.follow() == [("b,a", 3)]

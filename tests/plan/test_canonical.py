@@ -29,6 +29,9 @@ def groups(frontend: Frontend) -> Frontend:
         ("any_value(s)", {1: "a", 2: None, 3: "c"}),
         ("first(s, true)", {1: "a", 2: None, 3: "c"}),
         ("listagg(s, ',')", {1: "a,b,b", 2: None, 3: "c"}),
+        ("listagg(s)", {1: "abb", 2: None, 3: "c"}),
+        ("listagg(s, ',') FILTER (WHERE o > 1)", {1: "a,b", 2: None, 3: "c"}),
+        ("decode(listagg(encode(s, 'UTF-8'), X'2C'), 'UTF-8')", {1: "a,b,b", 2: None, 3: "c"}),
         ("string_agg(DISTINCT s, ',')", {1: "a,b", 2: None, 3: "c"}),
         ("listagg(s, ',') WITHIN GROUP (ORDER BY o)", {1: "b,a,b", 2: None, 3: "c"}),
         ("mode(s)", {1: "b", 2: None, 3: "c"}),
@@ -50,6 +53,11 @@ def test_form_is_valid_and_does_not_depend_on_order(groups: Frontend, call: str,
     turned = groups.data.sql(printed.replace("FROM g)", "FROM turned)"))
     assert {r["k"]: r["x"] for r in turned.collect()} == expected
     assert read.notices or "WITHIN GROUP" in call
+
+
+def test_listagg_beside_distinct_calls_is_one_that_spark_can_plan(groups: Frontend) -> None:
+    read = groups.accepted("SELECT listagg(s, ',') AS s, count(DISTINCT o) AS o, sum(DISTINCT k) AS k FROM g")
+    assert [tuple(r) for r in groups.data.sql(groups.printed(read)).collect()] == [("a,b,b,c", 3, 6)]
 
 
 def test_several_firsts_come_from_one_row(groups: Frontend) -> None:

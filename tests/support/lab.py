@@ -53,7 +53,7 @@ class Followed:
         self.query = query
         self.free = free
         self.report: RefreshReport | None = None
-        self._check()
+        self._checked()
 
     @property
     def rescanned(self) -> int:
@@ -74,20 +74,21 @@ class Followed:
         """Refresh from changes, check, and return the contents."""
         self.report = self.wh.refresh(self.name)
         assert self.report.action is RefreshAction.DIFFERENTIAL, self.report
-        self._check()
-        return self.rows()
+        return sorted(self._checked(), key=_order)
 
     def verify(self) -> None:
         result = self.wh.verify(self.name)
         assert result.equal, result
 
-    def _check(self) -> None:
-        found = self.wh.table(self.name)
-        items = [Item(n, n, None, FREE if n in self.free else EXACT) for n in found.columns]
-        wrong = differences(_tuples(self.wh.sql(self.query)), _tuples(found), items)
+    def _checked(self) -> list[tuple[Any, ...]]:
+        table = self.wh.table(self.name)
+        found = _tuples(table)
+        items = [Item(n, n, None, FREE if n in self.free else EXACT) for n in table.columns]
+        wrong = differences(_tuples(self.wh.sql(self.query)), found, items)
         assert not wrong, f"{self.query}\n{wrong}"
         if self.free:
             self.verify()
+        return found
 
 
 def _parts(ddl: str) -> list[str]:

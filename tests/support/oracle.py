@@ -155,9 +155,14 @@ class _Run:
             ddl = ", ".join(f"{c.name} {c.ddl}" for c in model.columns)
             rows = spark.createDataFrame(arrow_table(model.columns, model.rows), ddl)
             rows.createOrReplaceTempView(f"expected_{name}")
+        needed = {s.name for s in streams}
+        for stream in reversed(self.case.streams):
+            if stream.name in needed:
+                needed.add(stream.source)
         for stream in self.case.streams:
-            text = stream.query.sql(f"expected_{stream.source}")
-            spark.sql(text).createOrReplaceTempView(f"expected_{stream.name}")
+            if stream.name in needed:
+                text = stream.query.sql(f"expected_{stream.source}")
+                spark.sql(text).createOrReplaceTempView(f"expected_{stream.name}")
         for stream in streams:
             expected = _rows(spark.table(f"expected_{stream.name}"))
             found = _rows(self.wh.table(stream.name))

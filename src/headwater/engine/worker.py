@@ -283,9 +283,13 @@ class Worker:
         return bool(cast.canANSIStoreAssign(types.fromJson(source.json()), types.fromJson(target.json())))
 
     def empty(self, fields: Sequence[Field]) -> Frame:
-        """Return no rows, in a way that Spark's optimizer sees: what joins or filters them costs nothing."""
-        items = [f"CAST(NULL AS {type_text(data_type(x.type))}) AS {quoted(x.name)}" for x in fields]
-        return self.sql(f"SELECT {', '.join(items)} WHERE false")
+        """Return no rows, in a way that Spark's optimizer sees: what joins or filters them costs nothing.
+
+        VALUES and not plain constants: a column that is a constant takes other, less trodden ways through the optimizer.
+        """
+        nulls = ", ".join(f"CAST(NULL AS {type_text(data_type(x.type))})" for x in fields)
+        names = ", ".join(quoted(x.name) for x in fields)
+        return self.sql(f"SELECT * FROM VALUES ({nulls}) AS none ({names}) WHERE false")
 
     def read_parquet(self, paths: Sequence[str], fields: Sequence[Field]) -> Frame:
         """Return the rows of `paths`; a column that an old file lacks is NULL."""

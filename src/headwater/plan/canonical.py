@@ -123,13 +123,18 @@ def _listagg(function: Node, args: tuple[Expression, ...], findings: Findings) -
         direction = "DESC" if "Descending" in str(order.fields.get("direction")) else "ASC"
         nulls = "LAST" if "NullsLast" in str(order.fields.get("nullOrdering")) else "FIRST"
         terms.append(f"{{{index}}} {direction} NULLS {nulls}")
+    has_delimiter = not (delimiter.kind == "Literal" and delimiter.fields.get("value") is None)
     if not orders:
         findings.notice(
             "listagg() without an order joins its values in ascending order: the order of rows is not reproducible."
         )
+        if function.fields["hw_arguments"][0] == "STRING":
+            # Beside two DISTINCT calls Spark cannot plan WITHIN GROUP (a ClassCastException of its own).
+            values = "array_sort(collect_list({distinct}{0}){filter})"
+            joined = f"array_join({values}, {'{1}' if has_delimiter else repr('')})"
+            return AggregateCall("listagg", args, f"CASE WHEN count({{0}}){{filter}} > 0 THEN {joined} END")
     if args[0] not in args[2:]:
         terms.append("{0}")
-    has_delimiter = not (delimiter.kind == "Literal" and delimiter.fields.get("value") is None)
     separator = ", {1}" if has_delimiter else ""
     return AggregateCall(
         "listagg", args, f"listagg({{distinct}}{{0}}{separator}) WITHIN GROUP (ORDER BY {', '.join(terms)})"
