@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headwater.delta.accumulators import FLOATS, Accumulator, ChangeRow, counter
-from headwater.delta.aggregates import NO_DISTINCT, Kept, Strategy, kept
+from headwater.delta.aggregates import NO_DISTINCT, ROW_COUNT, Kept, Strategy, kept
 from headwater.delta.context import WEIGHT, DeltaContext, StateStage, call, null_of, source_column, state_field
 from headwater.model.schema import TableSchema
 from headwater.plan.expressions import AggregateCall, Column, ColumnRef, Expression, Literal, column_ids, substituted
@@ -82,10 +82,13 @@ def aggregate_delta(op: Aggregate, ctx: DeltaContext) -> Operator:
     paired = ctx.fresh("paired", "BOOLEAN", nullable=False)
     schema = TableSchema(tuple(state_field(c) for c in design.columns), tuple(g.name for g in design.groups))
     old = Scan(name, design.columns, tuple(c.name for c in design.columns), Side.OLD)
+    changed_old = _restrict_old(old, keys_stage, design)
     if design.strategy is Strategy.RESCAN:
-        delta = _old_rows(old, keys_stage, design, flag, paired)
+        delta, delta_of_keys = (_old_rows(o, design, flag, paired) for o in (changed_old, old))
     else:
-        delta = _merged(op, old, keys_stage, design, flag, paired, ctx)
+        delta = _as_pairs(op, changed_old, keys_stage, design, flag, paired, ctx)
+        apart = _apart if op.calls else _as_pairs
+        delta_of_keys = apart(op, old, keys_stage, design, flag, paired, ctx)
     rescan_groups = tuple(ctx.again(g) for g in design.groups)
     rescan_stage = Stage(f"rescan{number}", rescan_groups)
     fresh_input = ctx.current(op.input)
@@ -98,6 +101,7 @@ def aggregate_delta(op: Aggregate, ctx: DeltaContext) -> Operator:
             keys=keys,
             keys_name=keys_stage.name,
             delta=delta,
+            delta_of_keys=delta_of_keys,
             paired=paired,
             flag=flag,
             initial=_computed(op, fresh_input, design, ctx),
@@ -144,6 +148,9 @@ def _design(op: Aggregate, ctx: DeltaContext) -> _Design:
             source = 1 + sources.index((real, made.filter))
         states = []
         for key, accumulator in choice.accumulators:
+            if source == 0 and key == ROW_COUNT:
+                states.append([ColumnRef(rows.id)])
+                continue
             label = f"{source} {key}"
             if label not in slots:
                 columns = tuple(ctx.fresh(f"s{_width(slots) + i}", t) for i, t in enumerate(accumulator.types))
@@ -281,21 +288,34 @@ def _restrict_old(old: Scan, keys: Stage, design: _Design) -> Operator:
     )
 
 
-def _old_rows(old: Scan, keys: Stage, design: _Design, flag: Column, paired: Column) -> Operator:
-    """Return the old state of changed groups as deletions; the new state is read from the source."""
+def _old_rows(old: Operator, design: _Design, flag: Column, paired: Column, needs_rescan: str = "true") -> Operator:
+    """Return the old state of changed groups as deletions; by default, the new state is read from the source."""
     items = (
         *(Named.same(c) for c in design.columns),
         Named(WEIGHT, Literal("-1")),
-        Named(flag, Literal("true")),
+        Named(flag, Literal(needs_rescan)),
         Named(paired, Literal("false")),
     )
-    return Project(_restrict_old(old, keys, design), items)
+    return Project(old, items)
+
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """One row for each changed group: its new values, the old ones that were asked for, and whether it has to be read again."""
+
+    rows: Operator
+    groups: tuple[Column, ...]
+    existed: Column
+    olds: dict[int, Column]
+    news: dict[int, Column]
+    exists: Expression
+    suspect: Expression
 
 
 def _merged(
-    op: Aggregate, old: Scan, keys: Stage, design: _Design, flag: Column, paired: Column, ctx: DeltaContext
-) -> Operator:
-    """Return old and new state of the changed groups, from one GROUP BY over old state and changes."""
+    op: Aggregate, old: Operator, keys: Stage, design: _Design, ctx: DeltaContext, *, with_old: bool
+) -> _Merged:
+    """Merge the old state of the changed groups with their changes by one GROUP BY over both."""
     width = len(design.groups)
     args, weight, tag = keys.columns[width:-2], keys.columns[-2], keys.columns[-1]
     read = _read_columns(design)
@@ -316,7 +336,7 @@ def _merged(
         ),
     )
     state = Project(
-        _restrict_old(old, keys, design),
+        old,
         (
             *(Named(ctx.again(g), ColumnRef(g.id)) for g in design.groups),
             *(Named(ctx.again(a), null_of(a.type)) for a in args),
@@ -331,11 +351,8 @@ def _merged(
     old_of = {c.id: o for c, o in zip(design.values, olds, strict=True)}
 
     existed = ctx.fresh("existed", "BOOLEAN")
-    calls = [NamedAggregate(existed, AggregateCall("bool_or", (ColumnRef(is_old.id),), "bool_or({0})"))]
-    kept_old: dict[int, Column] = {}
-    for column in design.values:
-        kept_old[column.id] = ctx.again(column)
-        calls.append(NamedAggregate(kept_old[column.id], _only(ColumnRef(old_of[column.id].id), column.type)))
+    kept_old = {c.id: ctx.again(c) for c in design.values}
+    calls: list[NamedAggregate] = []
     new_of: dict[int, Expression] = {}
     flags: list[Expression] = []
     slots = (_Slot((design.rows,), counter((), None), (), None, 0), *design.slots)
@@ -357,6 +374,11 @@ def _merged(
             parts.append(ColumnRef(column.id))
         before = [ColumnRef(kept_old[c.id].id) for c in slot.columns]
         new_of.update(zip((c.id for c in slot.columns), slot.accumulator.merge(before, parts), strict=True))
+    wanted = {i for e in new_of.values() for i in column_ids(e)}
+    olds_kept = {i: c for i, c in kept_old.items() if with_old or c.id in wanted}
+    if with_old:
+        calls.append(NamedAggregate(existed, AggregateCall("bool_or", (ColumnRef(is_old.id),), "bool_or({0})")))
+    calls += [NamedAggregate(c, _only(ColumnRef(old_of[i].id), c.type)) for i, c in olds_kept.items()]
     grouped = Aggregate(rows, groups, tuple(calls))
 
     news = {c.id: ctx.again(c) for c in design.values}
@@ -364,8 +386,7 @@ def _merged(
         grouped,
         (
             *(Named.same(g) for g in groups),
-            Named.same(existed),
-            *(Named.same(o) for o in kept_old.values()),
+            *((Named.same(existed), *(Named.same(o) for o in kept_old.values())) if with_old else ()),
             *(Named(news[c.id], call(f"CAST({{0}} AS {c.type})", new_of[c.id])) for c in design.values),
         ),
     )
@@ -373,7 +394,13 @@ def _merged(
         suspicion = slot.accumulator.rescan([ColumnRef(news[c.id].id) for c in slot.columns])
         if suspicion is not None:
             flags.append(suspicion)
-    return _as_changes(op, merged, design, groups, existed, kept_old, news, flags, flag, paired, ctx)
+    count = ColumnRef(news[design.rows.id].id)
+    suspect: Expression = Literal("false")
+    if flags:
+        suspect = call(" OR ".join(f"{{{i}}}" for i in range(len(flags))), *flags)
+        suspect = call("(coalesce({0}, true) AND {1} > 0)", suspect, count)
+    exists = call("({0} > 0)", count) if op.groups else Literal("true")
+    return _Merged(merged, groups, existed, kept_old, news, exists, suspect)
 
 
 def _only(value: Expression, type_: str) -> AggregateCall:
@@ -383,27 +410,35 @@ def _only(value: Expression, type_: str) -> AggregateCall:
     return AggregateCall("max", (value,), "max({0})")
 
 
-def _as_changes(
-    op: Aggregate,
-    merged: Operator,
-    design: _Design,
-    groups: tuple[Column, ...],
-    existed: Column,
-    olds: dict[int, Column],
-    news: dict[int, Column],
-    flags: Sequence[Expression],
-    flag: Column,
-    paired: Column,
-    ctx: DeltaContext,
+def _apart(
+    op: Aggregate, old: Operator, keys: Stage, design: _Design, flag: Column, paired: Column, ctx: DeltaContext
+) -> Operator:
+    """Return the old state of the changed groups as deletions and the new one as insertions, side by side.
+
+    For whoever takes out what cancels: a group whose state stayed the same comes both ways.
+    """
+    made = _merged(op, old, keys, design, ctx, with_old=False)
+    new = Project(
+        Filter(made.rows, made.exists),
+        (
+            *(Named(ctx.again(g), ColumnRef(g.id)) for g in made.groups),
+            *(Named(ctx.again(c), ColumnRef(made.news[c.id].id)) for c in design.values),
+            Named(ctx.again(WEIGHT), Literal("1")),
+            Named(ctx.again(flag), made.suspect),
+            Named(ctx.again(paired), Literal("false")),
+        ),
+    )
+    gone = _old_rows(old, design, flag, paired, needs_rescan="false")
+    return Union((gone, new), (*design.columns, WEIGHT, flag, paired))
+
+
+def _as_pairs(
+    op: Aggregate, old: Operator, keys: Stage, design: _Design, flag: Column, paired: Column, ctx: DeltaContext
 ) -> Operator:
     """Return one deletion per group that existed and one insertion per group that exists, where anything changed."""
-    rows = ColumnRef(news[design.rows.id].id)
-    exists = call("({0} > 0)", rows) if op.groups else Literal("true")
-    was = ColumnRef(existed.id)
-    suspect = (
-        call("(" + " OR ".join(f"{{{i}}}" for i in range(len(flags))) + ")", *flags) if flags else Literal("false")
-    )
-    suspect = call("(coalesce({0}, true) AND {1} > 0)", suspect, rows) if flags else suspect
+    made = _merged(op, old, keys, design, ctx, with_old=True)
+    olds, news, exists, suspect = made.olds, made.news, made.exists, made.suspect
+    was = ColumnRef(made.existed.id)
     same = call(
         "(" + " AND ".join(f"{{{2 * i}}} <=> {{{2 * i + 1}}}" for i in range(len(design.values))) + ")",
         *(ColumnRef(x.id) for c in design.values for x in (olds[c.id], news[c.id])),
@@ -411,9 +446,9 @@ def _as_changes(
     changed = call("(NOT {0} OR {1})", same, suspect)
     keep = ctx.fresh("keep", "BOOLEAN", nullable=False)
     both = call("({0} AND {1})", was, exists)
-    group_refs = [ColumnRef(g.id) for g in groups]
+    group_refs = [ColumnRef(g.id) for g in made.groups]
     expanded = Expand(
-        merged,
+        made.rows,
         (
             (
                 *group_refs,

@@ -34,6 +34,10 @@ ALGEBRAIC = frozenset({"count", "count_if", "sum", "avg", "min", "max", *ONE, *T
 """Functions that may be kept from hidden state; all their arguments are columns."""
 
 
+ROW_COUNT = "rows"
+"""Names the accumulator that counts all rows of a group: every state keeps it anyway."""
+
+
 def is_counted_constant(expression: Expression) -> bool:
     """Say whether `expression` is the 1 of count(1) and count(*), which every row has."""
     return isinstance(expression, Literal) and expression.text.isdigit()
@@ -66,6 +70,8 @@ def kept(aggregate: AggregateCall, types: Sequence[str], result_type: str, optio
     if name == "count":
         real = tuple(a for a in args if not is_counted_constant(a))
         label = f"n {', '.join(a.sql for a in real)} | {filter_.sql if filter_ is not None else ''}"
+        if not real and filter_ is None:
+            label = ROW_COUNT
         return Kept(Strategy.ALGEBRAIC, ((label, counter(real, filter_)),), lambda s: s[0][0])
     if name == "count_if":
         return Kept(Strategy.ALGEBRAIC, ((f"if {key}", counter(args, filter_, "{0}")),), lambda s: s[0][0])

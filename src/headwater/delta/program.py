@@ -39,6 +39,7 @@ def _typed(stage: StateStage, schema_of: SchemaOf) -> StateStage:
         stage,
         keys=with_types(stage.keys, schema_of),
         delta=with_types(stage.delta, schema_of),
+        delta_of_keys=with_types(stage.delta_of_keys, schema_of),
         initial=with_types(stage.initial, schema_of),
         rescan=with_types(stage.rescan, schema_of),
     )

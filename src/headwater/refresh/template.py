@@ -17,7 +17,7 @@ from headwater.delta.program import Program, fused_result
 from headwater.errors import CatalogCorruptError
 from headwater.model.schema import Field, TableSchema
 from headwater.plan.expressions import Column
-from headwater.plan.operators import Expand, Operator, Scan, SemiJoin, Side, Stage, Union, walk_operators
+from headwater.plan.operators import Expand, Operator, Scan, Side, Stage, Union, walk_operators
 from headwater.plan.printer import sql
 from headwater.plan.simplify import simplified
 
@@ -50,7 +50,8 @@ class Text:
 class StageText:
     """A state stage as texts. `columns` are the `c<id>` names of the state's fields, in order.
 
-    `delta` restricts the old state to the changed groups itself; `delta_of_keys` is given exactly the rows of these groups.
+    `delta` restricts the old state to the changed groups itself; `delta_of_keys` is given exactly the rows of these groups, and may
+    yield rows that cancel.
     """
 
     name: str
@@ -151,13 +152,6 @@ def _fanout(op: Operator) -> int:
     return below * len(op.rows) if isinstance(op, Expand) else below
 
 
-def _unrestricted(op: Operator) -> Operator:
-    """Return `op` without the semi joins that restrict old state."""
-    if isinstance(op, SemiJoin) and isinstance(op.left, Scan) and op.left.side is Side.OLD:
-        return op.left
-    return op.with_inputs(*(_unrestricted(i) for i in op.inputs)) if op.inputs else op
-
-
 def _place(leaf: Scan | Stage) -> str:
     if isinstance(leaf, Stage):
         return f"<<stage:{leaf.name}>>"
@@ -173,7 +167,7 @@ def _stage_text(stage: StateStage) -> StageText:
         keys_name=stage.keys_name,
         keys=_text(stage.keys),
         delta=_text(stage.delta),
-        delta_of_keys=_text(_unrestricted(stage.delta)),
+        delta_of_keys=_text(stage.delta_of_keys),
         initial=_text(stage.initial),
         rescan=_text(stage.rescan),
         rescan_name=stage.rescan_name,
