@@ -163,3 +163,18 @@ def test_nan_leaves_an_extremum(lab: Lab) -> None:
     assert s.rows() == [("NaN", 3.0)]
     lab.sql(f"DELETE FROM {t} WHERE id = 1")
     assert s.follow() == [(3.0, 3.0)]
+
+
+def test_groups_that_a_filter_leaves_alone_write_nothing(lab: Lab) -> None:
+    rows = [(g, v) for g in range(300) for v in (1, 2, 99)]
+    t = lab.table("g INT, v INT", rows)
+    s = lab.stream(
+        f"SELECT g, min(v) AS low, max(v) AS high, count(*) AS n, sum(v) AS s FROM {t} WHERE v < 10 GROUP BY g"
+    )
+    lab.sql(f"UPDATE {t} SET v = 98 WHERE v = 99")
+    assert len(s.follow()) == 300
+    assert s.report is not None
+    assert (s.changes, s.report.rows_in, s.report.bytes_written) == ((0, 0), 600, 0)
+    lab.sql(f"UPDATE {t} SET v = 3 WHERE v = 98 AND g = 7")
+    assert s.follow()[7] == (7, 1, 3, 3, 6)
+    assert s.changes == (1, 1)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -101,8 +102,9 @@ def _cancelling(
             gone[ones[same]] = gone[others[same]] = True
             return gone
     waiting: dict[str, list[tuple[bool, int]]] = {}
-    for position in np.sort(np.concatenate([ones, others])).tolist():
-        key = repr([_comparable(v) for v in values.slice(position, 1).to_pylist()[0].values()])
+    positions = np.sort(np.concatenate([ones, others]))
+    for position, row in zip(positions.tolist(), values.take(pa.array(positions)).to_pylist(), strict=True):
+        key = repr([_comparable(v) for v in row.values()])
         opposite = [w for w in waiting.setdefault(key, []) if w[0] != inserted[position]]
         if opposite:
             waiting[key].remove(opposite[0])
@@ -116,16 +118,51 @@ def _same_rows(one: pa.Table, other: pa.Table) -> npt.NDArray[np.bool_] | None:
     """Say which rows are equal, pair by pair; None if Arrow cannot tell. NULL equals NULL, NaN equals NaN, -0.0 is not 0.0."""
     same = np.ones(one.num_rows, dtype=bool)
     for a, b in zip(one.columns, other.columns, strict=True):
-        if pa.types.is_floating(a.type):
-            x, y = a.to_numpy(), b.to_numpy()
-            equal = (x == y) & (np.signbit(x) == np.signbit(y)) | np.isnan(x) & np.isnan(y)
-        else:
-            try:
-                equal = pc.fill_null(pc.equal(a, b), True).to_numpy()
-            except pa.ArrowNotImplementedError:
-                return None
-        same &= equal & (a.is_null().to_numpy() == b.is_null().to_numpy())
+        equal = _same_values(a.combine_chunks(), b.combine_chunks())
+        if equal is None:
+            return None
+        same &= equal
     return same
+
+
+def _same_values(a: pa.Array, b: pa.Array) -> npt.NDArray[np.bool_] | None:
+    nulls_agree: npt.NDArray[np.bool_] = _numpy(pc.equal(a.is_null(), b.is_null()))
+    if pa.types.is_list(a.type):
+        return _same_lists(a, b, nulls_agree)
+    if pa.types.is_struct(a.type):
+        for x, y in zip(a.flatten(), b.flatten(), strict=True):
+            inner = _same_values(x, y)
+            if inner is None:
+                return None
+            nulls_agree &= inner
+        return nulls_agree
+    if pa.types.is_floating(a.type):
+        x, y = _numpy(a), _numpy(b)
+        nulls_agree &= (x == y) & (np.signbit(x) == np.signbit(y)) | np.isnan(x) & np.isnan(y)
+        return nulls_agree
+    try:
+        nulls_agree &= _numpy(pc.fill_null(pc.equal(a, b), True))
+    except pa.ArrowNotImplementedError:
+        return None
+    return nulls_agree
+
+
+def _same_lists(a: pa.Array, b: pa.Array, same: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
+    """Compare element by element those lists that have the same length."""
+    lengths, others = (_numpy(pc.fill_null(pc.list_value_length(x), 0)) for x in (a, b))
+    same = same & (lengths == others)
+    left = np.flatnonzero(same)
+    inner = _same_values(*(pc.list_flatten(x.take(pa.array(left))) for x in (a, b)))
+    if inner is None:
+        return None
+    owners = np.repeat(left, lengths[left])
+    same[owners[~inner]] = False
+    return same
+
+
+def _numpy(array: pa.Array) -> npt.NDArray[Any]:
+    made: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return made
 
 
 def _comparable(value: object) -> object:
