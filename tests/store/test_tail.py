@@ -13,7 +13,7 @@ from headwater.model.commit import Commit
 from headwater.model.schema import Field
 from headwater.model.tables import Batch, BatchFormat
 from headwater.store.netting import net_sql
-from headwater.store.rows import CHANGED, VERSION, WEIGHT, Rows, arrow_rows, concatenated, in_utc
+from headwater.store.rows import CHANGED, VERSION, WEIGHT, Rows, arrow_rows, concatenated, in_utc, row_codes
 from headwater.warehouse import Warehouse
 
 
@@ -149,6 +149,24 @@ def test_copies_cancel_one_by_one(wh: Warehouse) -> None:
 def test_equal_hashes_do_not_make_rows_equal(wh: Warehouse) -> None:
     table = pa.table({"id": [1, 2], "__action": ["D", "I"], "__hash": pa.array([5, 5], pa.int64())})
     assert arrow_rows(table).count == 2
+
+
+def test_codes_tell_rows_apart_and_know_equal_ones() -> None:
+    rows = [
+        (1, None, "a"),
+        (None, 1, "a"),
+        (1, None, "a"),
+        (None, None, None),
+        (1, 1, ""),
+        (None, None, None),
+        (1, 1, ""),
+    ]
+    columns = list(zip(*rows, strict=True))
+    nested = pa.array([[v] for v in columns[0]], pa.list_(pa.int64()))
+    table = pa.table({"a": columns[0], "b": columns[1], "c": columns[2], "n": nested})
+    codes = row_codes(table).tolist()
+    assert [codes.index(c) for c in codes] == [rows.index(r) for r in rows]
+    assert row_codes(table.slice(0, 0)).tolist() == []
 
 
 def test_times_of_all_zones_go_together() -> None:

@@ -429,7 +429,7 @@ def _apart(
         ),
     )
     gone = _old_rows(old, design, flag, paired, needs_rescan="false")
-    return Union((gone, new), (*design.columns, WEIGHT, flag, paired))
+    return Union((gone, new), (*design.columns, WEIGHT, flag, paired), gathered=True)
 
 
 def _as_pairs(

@@ -26,17 +26,17 @@ from headwater.store.layout import Bound, Layout, column_bounds, write_parquet
 from headwater.store.lookup import rows_of_keys
 from headwater.store.netting import copies_sql, net_changes_sql, net_sql
 from headwater.store.reading import Changes, Reader, Source
-from headwater.store.rows import ACTION, CHANGED, HASH, WEIGHT, Rows, arrow_rows, changed_words, touching
+from headwater.store.rows import ACTION, CHANGED, HASH, WEIGHT, Rows, arrow_rows, changed_words, row_codes, touching
 from headwater.store.writing import Writer
 
 _RESCAN = "__rescan"
 _PAIRED = "__paired"
 _KEEP = "__keep"
 _INSERTED = "__inserted"
-_STATE_HASH = "__state_hash"
 _ALWAYS = "true"
 _BROADCAST_ROWS = 2_000_000
 _GATHERED_ROWS = 200_000
+_SIDE_BY_SIDE_ROWS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +210,8 @@ class Evaluation:
             text = text.replace(BROADCAST_HINT, "")
         if keys.count > _GATHERED_ROWS or found is None:
             text = text.replace(ONE_PARTITION_HINT, "")
+        elif keys.count > _SIDE_BY_SIDE_ROWS:  # old and new rows in a task each: worth a second task
+            text = text.removeprefix(f"SELECT {ONE_PARTITION_HINT} * FROM ")
         if self._writer.fits_in_memory((*state.table.schema.fields, *given.target.table.schema.fields), 2 * keys.most):
             with suppress(ResultTooLargeError):
                 self._stage_in_memory(stage, text, keys, given, outcome)
@@ -263,21 +265,20 @@ class Evaluation:
         return _unique(pa.table(dict(zip(names, [values.column(f.name) for f in fields], strict=True))))
 
     def _stage_select(self, stage: StageText, given: RefreshInput, text: str, weight: str, flags: str) -> str:
-        """Return rows of a state under their stored names with a hash, and the result's columns and hash where they are fused."""
+        """Return rows of a state under their stored names, with the result's columns and hash where they are fused."""
         fields = stage.table_schema.fields
         items = [f"{c} AS {quoted(f.name)}" for c, f in zip(stage.columns, fields, strict=True)]
         items += [f"{weight} > 0 AS {_INSERTED}", flags]
-        hashes = [f"{row_hash_sql(fields)} AS {_STATE_HASH}"]
         if not self._is_fused(stage, given):
-            return f"SELECT *, {hashes[0]} FROM (SELECT {', '.join(items)} FROM ({text}))"
+            return f"SELECT {', '.join(items)} FROM ({text})"
         computed = self._computed_values(stage, given.template)
         items += [f"{value} AS {name}" for name, value in computed.items()]
         if given.template.fused_keep != _ALWAYS:
             items.append(f"({given.template.fused_keep}) AS {_KEEP}")
         target = given.target.table.schema
         names = dict(zip([f.name for f in target.fields], self._value_names(stage, given.template), strict=True))
-        hashes.append(f"{row_hash_sql(target.visible, names)} AS {HASH}")
-        return f"SELECT *, {', '.join(hashes)} FROM (SELECT {', '.join(items)} FROM ({text}))"
+        hashed = f"{row_hash_sql(target.visible, names)} AS {HASH}"
+        return f"SELECT *, {hashed} FROM (SELECT {', '.join(items)} FROM ({text}))"
 
     def _value_names(self, stage: StageText, template: Template) -> list[str]:
         """Return where each column of the result stands: in a column of the state, or in one of its own."""
@@ -306,7 +307,7 @@ class Evaluation:
         names = [f.name for f in stage.table_schema.fields]
         state = given.states[stage.name].table
         table = table.append_column(ACTION, pc.if_else(table.column(_INSERTED), "I", "D"))
-        rows = _state_rows(table, names)
+        rows = _state_rows(table, names, stage.groups)
         if self._is_fused(stage, given):
             shown = table.filter(table.column(_KEEP)) if _KEEP in table.column_names else table
             columns = self._value_names(stage, given.template)
@@ -454,9 +455,10 @@ def _unique(groups: pa.Table) -> pa.Table:
         return groups
 
 
-def _state_rows(table: pa.Table, names: Sequence[str]) -> Rows:
+def _state_rows(table: pa.Table, names: Sequence[str], groups: int) -> Rows:
     """Return the changes of a state without those that cancel: groups that were looked at and stayed as they were."""
-    rows = arrow_rows(table.select([*names, ACTION, _STATE_HASH]).rename_columns([*names, ACTION, HASH]))
+    rows = table.select([*names, ACTION])
+    rows = arrow_rows(rows.append_column(HASH, pa.array(row_codes(rows.select(names[:groups])))))
     return replace(rows, hash_change=0)
 
 

@@ -165,6 +165,20 @@ def _numpy(array: pa.Array) -> npt.NDArray[Any]:
     return made
 
 
+def row_codes(table: pa.Table) -> npt.NDArray[np.int64]:
+    """Return a number for each row, the same for equal rows and for no others."""
+    codes = np.zeros(table.num_rows, dtype=np.int64)
+    for column in table.columns:
+        try:
+            encoded = pc.dictionary_encode(column.combine_chunks(), null_encoding="encode").indices
+        except pa.ArrowNotImplementedError:
+            texts = pa.array([repr(_comparable(v)) for v in column.to_pylist()])
+            encoded = pc.dictionary_encode(texts).indices
+        mixed = codes * table.num_rows + encoded.to_numpy().astype(np.int64)
+        codes = pc.dictionary_encode(pa.array(mixed)).indices.to_numpy().astype(np.int64)
+    return codes
+
+
 def _comparable(value: object) -> object:
     """Return a value whose text is equal for equal values: map entries in one order, at any depth."""
     if isinstance(value, dict):
