@@ -17,7 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,12 +57,19 @@ def struck(
     number: int = signal.SIGKILL,
     settings: dict[str, Any] | None = None,
 ) -> None:
-    """Run steps and send this process a signal in the last one: to die, or to be stopped until somebody lets it go on."""
+    """Run steps and send this process a signal in the last one: to die, or to be stopped until somebody lets it go on.
+
+    It is stopped while none of its threads writes to the catalog: SQLite's lock would stop everybody else too.
+    """
     todo = [Step(**s) for s in steps]
+
+    def strike(wh: hw.Warehouse) -> None:
+        with wh._catalog._database._turn() if number == signal.SIGSTOP else nullcontext():
+            os.kill(os.getpid(), number)
 
     def before(one: Step) -> None:
         if one is todo[-1]:
-            arm(function, when, nth, lambda: os.kill(os.getpid(), number))
+            arm(function, when, nth, lambda: strike(wh))
 
     with hw.connect(path, spark=session(), settings={**SETTINGS, **(settings or {})}) as wh:
         Journal(Path(journal)).run(wh, todo, before)
