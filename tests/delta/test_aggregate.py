@@ -14,7 +14,6 @@ from tests.support.lab import Lab
 import headwater as hw
 from headwater.engine.worker import Worker
 from headwater.errors import EvaluationError
-from headwater.plan.printer import ONE_PARTITION_HINT
 from headwater.refresh import evaluate
 
 if TYPE_CHECKING:
@@ -301,16 +300,18 @@ def test_instants_in_the_repeated_hour_are_two_groups_whoever_refreshes(spark: S
         assert [row[1:] for row in by_day.follow()] == [(2, 12), (0, 100)]
 
 
-def test_old_and_new_rows_run_side_by_side_when_they_are_many(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_values_are_carried_through_the_merge_only_while_groups_are_few(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
     collected = Worker.collected
     monkeypatch.setattr(Worker, "collected", lambda self, text: asked.append(text) or collected(self, text))
     t = lab.table("g INT, v INT", [(1, 1), (1, 2), (2, 5)])
     s = lab.stream(f"SELECT g, sum(v) AS s, count(*) AS n FROM {t} GROUP BY g")
-    for most, hints in ((20_000, 2), (0, 1)):
-        monkeypatch.setattr(evaluate, "_SIDE_BY_SIDE_ROWS", most)
+    for most, carried in ((20_000, 1), (0, 0)):
+        monkeypatch.setattr(evaluate, "_MANY_GROUPS", most)
         asked.clear()
         lab.sql(f"UPDATE {t} SET v = v + 1 WHERE g = 1")
         before = s.rows()
         assert s.follow() == [(1, before[0][1] + 2, 2), (2, 5, 1)]
-        assert [text.count(ONE_PARTITION_HINT) for text in asked] == [hints]
+        assert [text.count("bool_or(") for text in asked] == [carried]

@@ -84,11 +84,11 @@ def aggregate_delta(op: Aggregate, ctx: DeltaContext) -> Operator:
     old = Scan(name, design.columns, tuple(c.name for c in design.columns), Side.OLD)
     changed_old = _restrict_old(old, keys_stage, design)
     if design.strategy is Strategy.RESCAN:
-        delta, delta_of_keys = (_old_rows(o, design, flag, paired) for o in (changed_old, old))
+        delta, few = (_old_rows(o, design, flag, paired) for o in (changed_old, old))
+        many = few
     else:
-        delta = _as_pairs(op, changed_old, keys_stage, design, flag, paired, ctx)
-        apart = _apart if op.calls else _as_pairs
-        delta_of_keys = apart(op, old, keys_stage, design, flag, paired, ctx)
+        delta, few = (_as_pairs(op, o, keys_stage, design, flag, paired, ctx) for o in (changed_old, old))
+        many = _apart(op, old, keys_stage, design, flag, paired, ctx) if op.calls else few
     rescan_groups = tuple(ctx.again(g) for g in design.groups)
     rescan_stage = Stage(f"rescan{number}", rescan_groups)
     fresh_input = ctx.current(op.input)
@@ -101,7 +101,8 @@ def aggregate_delta(op: Aggregate, ctx: DeltaContext) -> Operator:
             keys=keys,
             keys_name=keys_stage.name,
             delta=delta,
-            delta_of_keys=delta_of_keys,
+            delta_of_few=few,
+            delta_of_many=many,
             paired=paired,
             flag=flag,
             initial=_computed(op, fresh_input, design, ctx),
@@ -429,7 +430,7 @@ def _apart(
         ),
     )
     gone = _old_rows(old, design, flag, paired, needs_rescan="false")
-    return Union((gone, new), (*design.columns, WEIGHT, flag, paired), gathered=True)
+    return Union((gone, new), (*design.columns, WEIGHT, flag, paired))
 
 
 def _as_pairs(

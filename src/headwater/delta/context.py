@@ -33,10 +33,10 @@ class StateStage:
     """Computes the change of one auxiliary table.
 
     `keys` yields the changed groups (materialised first, its bounds limit what is read of the old state); `delta` the change rows of
-    the state, with a weight and a flag for groups whose new state must be read from the source instead; `delta_of_keys` the same,
-    given exactly the old rows of the changed groups; `rescan` is the state of just the flagged groups, computed afresh. `initial`
-    is the whole state, computed afresh. `source_groups` says for each group column which (table, column) it is, if it is one: the
-    bounds of the changed groups then limit what is read of the table.
+    the state, with a weight and a flag for groups whose new state must be read from the source instead; `delta_of_few` and
+    `delta_of_many` the same, given exactly the old rows of the changed groups, and the latter with pairs that cancel; `rescan` is
+    the state of just the flagged groups, computed afresh. `initial` is the whole state, computed afresh. `source_groups` says for
+    each group column which (table, column) it is, if it is one: the bounds of the changed groups then limit what is read of it.
     """
 
     name: str
@@ -46,7 +46,8 @@ class StateStage:
     keys: Operator
     keys_name: str
     delta: Operator
-    delta_of_keys: Operator
+    delta_of_few: Operator
+    delta_of_many: Operator
     paired: Column
     flag: Column
     initial: Operator

@@ -39,7 +39,8 @@ def _typed(stage: StateStage, schema_of: SchemaOf) -> StateStage:
         stage,
         keys=with_types(stage.keys, schema_of),
         delta=with_types(stage.delta, schema_of),
-        delta_of_keys=with_types(stage.delta_of_keys, schema_of),
+        delta_of_few=with_types(stage.delta_of_few, schema_of),
+        delta_of_many=with_types(stage.delta_of_many, schema_of),
         initial=with_types(stage.initial, schema_of),
         rescan=with_types(stage.rescan, schema_of),
     )

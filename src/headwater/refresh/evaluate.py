@@ -36,7 +36,7 @@ _INSERTED = "__inserted"
 _ALWAYS = "true"
 _BROADCAST_ROWS = 2_000_000
 _GATHERED_ROWS = 200_000
-_SIDE_BY_SIDE_ROWS = 20_000
+_MANY_GROUPS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class Evaluation:
         if keys.groups is not None:
             found = rows_of_keys(self._reader, self._layout, state, given.version, keys.groups)
         if found is not None:
-            delta = stage.delta_of_keys
+            delta = stage.delta_of_many if keys.most > _MANY_GROUPS else stage.delta_of_few
             self._worker.size_for(keys.count)
             old = self._read_back(found, state.table.schema.fields)
         else:
@@ -210,8 +210,6 @@ class Evaluation:
             text = text.replace(BROADCAST_HINT, "")
         if keys.count > _GATHERED_ROWS or found is None:
             text = text.replace(ONE_PARTITION_HINT, "")
-        elif keys.count > _SIDE_BY_SIDE_ROWS:  # old and new rows in a task each: worth a second task
-            text = text.removeprefix(f"SELECT {ONE_PARTITION_HINT} * FROM ")
         if self._writer.fits_in_memory((*state.table.schema.fields, *given.target.table.schema.fields), 2 * keys.most):
             with suppress(ResultTooLargeError):
                 self._stage_in_memory(stage, text, keys, given, outcome)

@@ -21,7 +21,7 @@ from headwater.plan.operators import Expand, Operator, Scan, Side, Stage, Union,
 from headwater.plan.printer import sql
 from headwater.plan.simplify import simplified
 
-FORMAT = 1
+FORMAT = 2
 _PLACE = re.compile(r"<<(\w+):([^<>]+)>>")
 _KINDS = {Side.DELTA: "changes", Side.OLD: "old", Side.NEW: "new", Side.PLAIN: "new"}
 
@@ -50,8 +50,8 @@ class Text:
 class StageText:
     """A state stage as texts. `columns` are the `c<id>` names of the state's fields, in order.
 
-    `delta` restricts the old state to the changed groups itself; `delta_of_keys` is given exactly the rows of these groups, and may
-    yield rows that cancel.
+    `delta` restricts the old state to the changed groups itself; `delta_of_few` and `delta_of_many` are given exactly the rows of
+    these groups. The latter carries no old values through its GROUP BY, but yields pairs that cancel.
     """
 
     name: str
@@ -61,7 +61,8 @@ class StageText:
     keys_name: str
     keys: Text
     delta: Text
-    delta_of_keys: Text
+    delta_of_few: Text
+    delta_of_many: Text
     initial: Text
     rescan: Text
     rescan_name: str
@@ -167,7 +168,8 @@ def _stage_text(stage: StateStage) -> StageText:
         keys_name=stage.keys_name,
         keys=_text(stage.keys),
         delta=_text(stage.delta),
-        delta_of_keys=_text(stage.delta_of_keys),
+        delta_of_few=_text(stage.delta_of_few),
+        delta_of_many=_text(stage.delta_of_many),
         initial=_text(stage.initial),
         rescan=_text(stage.rescan),
         rescan_name=stage.rescan_name,
@@ -200,7 +202,7 @@ def _template(data: Mapping[str, object]) -> Template:
         )
 
     def stage(d: dict[str, object]) -> StageText:
-        parts = {k: text(d[k]) for k in ("keys", "delta", "delta_of_keys", "initial", "rescan")}  # type: ignore[arg-type]
+        parts = {k: text(d[k]) for k in ("keys", "delta", "delta_of_few", "delta_of_many", "initial", "rescan")}  # type: ignore[arg-type]
         rest = {k: v for k, v in d.items() if k not in parts}
         groups: list[list[str] | None] = rest["source_groups"]  # type: ignore[assignment]
         rest["source_groups"] = tuple((g[0], g[1]) if g else None for g in groups)
