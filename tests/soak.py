@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.generate import Case, random_case
-from tests.support.oracle import Tally, WrongResultError, interpreted, run_case
+from tests.support.oracle import Tally, WrongResultError, interpreted, run_case, settings_for
 from tests.support.shrink import Cut, described, shrunk
 
 import headwater as hw
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(spark: Any, case: Case) -> Tally:
     with (
         tempfile.TemporaryDirectory(prefix="headwater-soak-") as directory,
-        hw.connect(Path(directory) / "warehouse", spark=spark) as wh,
+        hw.connect(Path(directory) / "warehouse", spark=spark, settings=settings_for(case)) as wh,
     ):
         return run_case(wh, case)
 

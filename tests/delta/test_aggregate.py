@@ -308,10 +308,10 @@ def test_old_values_are_carried_through_the_merge_only_while_groups_are_few(
     monkeypatch.setattr(Worker, "collected", lambda self, text: asked.append(text) or collected(self, text))
     t = lab.table("g INT, v INT", [(1, 1), (1, 2), (2, 5)])
     s = lab.stream(f"SELECT g, sum(v) AS s, count(*) AS n FROM {t} GROUP BY g")
-    for most, carried in ((20_000, 1), (0, 0)):
+    for most, carried in ((20_000, True), (0, False)):
         monkeypatch.setattr(evaluate, "_MANY_GROUPS", most)
         asked.clear()
         lab.sql(f"UPDATE {t} SET v = v + 1 WHERE g = 1")
         before = s.rows()
         assert s.follow() == [(1, before[0][1] + 2, 2), (2, 5, 1)]
-        assert [text.count("bool_or(") for text in asked] == [carried]
+        assert ["UNION ALL" not in text.replace("UNION ALL", "", 1) for text in asked] == [carried]

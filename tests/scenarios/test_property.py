@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.generate import random_case
-from tests.support.oracle import Tally, interpreted, run_case
+from tests.support.oracle import Tally, interpreted, run_case, settings_for
 
 import headwater as hw
 
@@ -31,8 +31,9 @@ def tally(spark: SparkSession) -> Iterator[Tally]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_case_follows(seed: int, spark: SparkSession, tally: Tally, tmp_path: Path) -> None:
-    with hw.connect(tmp_path / "warehouse", spark=spark) as wh:
-        done = run_case(wh, random_case(seed))
+    case = random_case(seed)
+    with hw.connect(tmp_path / "warehouse", spark=spark, settings=settings_for(case)) as wh:
+        done = run_case(wh, case)
     tally.add(done)
     assert done.nonempty > 0
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 from tests.support.generate import Case, StreamSpec
 from tests.support.model import Model, plain
@@ -21,6 +22,7 @@ from tests.support.queries import BAG, FREE, Item
 from tests.support.values import arrow_table
 
 from headwater.model.tables import RefreshAction
+from headwater.refresh import evaluate
 from headwater.warehouse import Warehouse
 
 TOLERANCE = 1e-9
@@ -81,9 +83,20 @@ def interpreted(spark: Any) -> Iterator[None]:
                 conf.set(k, before[k])
 
 
+LIMITS = {"inline_max_rows": 3, "arrow_max_rows": 8, "local_relation_max_rows": 5, "tail_max_files": 3}
+"""With these a few rows already go the ways of many: through files and executors."""
+
+
+def settings_for(case: Case) -> dict[str, int]:
+    """Return the settings of the warehouse a case runs in: one of twelve is made for small memories."""
+    return LIMITS if case.seed % 12 == 7 else {}
+
+
 def run_case(wh: Warehouse, case: Case) -> Tally:
     """Run a case in an empty warehouse; raise at the first thing that is wrong."""
-    return _Run(wh, case).run()
+    many = 0 if case.seed % 4 == 1 else evaluate._MANY_GROUPS
+    with mock.patch.object(evaluate, "_MANY_GROUPS", many):
+        return _Run(wh, case).run()
 
 
 class _Run:
