@@ -11,6 +11,7 @@ STAMP := $(VENV)/.headwater-installed
 PIP   := $(BIN)/python -m pip -qq --disable-pip-version-check
 
 TESTS ?=
+WORKERS ?= 2
 BENCH ?=
 SOAK_MINUTES ?= 10
 export SOAK_MINUTES
@@ -24,8 +25,8 @@ venv: java $(STAMP)  ## Make .venv with tested versions; needs Python 3.11+ and 
 demo: venv  ## Show stream tables following a changing table, about a minute
 	@$(BIN)/headwater demo
 
-test: check  ## Check, then run all tests (TESTS="tests/plan -k count" for some)
-	@$(BIN)/python -m pytest -q $(TESTS)
+test: check  ## Check, then run all tests in WORKERS=2 processes (TESTS="tests/plan -k count" for some)
+	@$(BIN)/python -m pytest -q $(if $(TESTS),$(TESTS),-n $(WORKERS) --dist loadfile --no-loadscope-reorder)
 
 check: venv  ## Lint, formatting, types and layers
 	@$(BIN)/ruff check --quiet .
