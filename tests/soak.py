@@ -46,6 +46,9 @@ def _parser() -> argparse.ArgumentParser:
     seed = int(os.environ.get("SOAK_SEED", "1000"))
     parser.add_argument("--seed", type=int, default=seed, help="the first seed (default: SOAK_SEED, or 1000)")
     parser.add_argument(
+        "--every", type=int, default=1, help="take each so many-th seed (--seed 7 --every 12: small memories)"
+    )
+    parser.add_argument(
         "--compiled", action="store_true", help="let Spark compile its queries to Java, as in production"
     )
     parser.add_argument("--no-shrink", action="store_true", help="print failing cases whole")
@@ -88,7 +91,7 @@ def _soak(spark: Any, options: argparse.Namespace) -> int:
         except Exception as error:
             failed.append(seed)
             _report(spark, seed, error, options)
-        seed += 1
+        seed += options.every
     print(
         f"{total.cases} cases, {total.refreshes} differential refreshes, {total.changed} of them changed the table, "
         f"{total.nonempty} comparisons with a result that was not empty, {total.rescanned} refreshes read groups again, "

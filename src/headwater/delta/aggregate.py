@@ -106,7 +106,7 @@ def aggregate_delta(op: Aggregate, ctx: DeltaContext) -> Operator:
             paired=paired,
             flag=flag,
             initial=_computed(op, fresh_input, design, ctx),
-            rescan=_computed(op, _restricted(op, fresh_input, rescan_stage), design, ctx),
+            rescan=_rescanned(op, fresh_input, rescan_stage, design, ctx),
             rescan_name=rescan_stage.name,
             rescan_groups=rescan_groups,
             strategy=design.strategy.value,
@@ -478,11 +478,13 @@ def _placed(expression: Expression, place: dict[int, Column]) -> Expression:
     return substituted(expression, {old: ColumnRef(new.id) for old, new in place.items()})
 
 
-def _restricted(op: Aggregate, fresh_input: Operator, keys: Stage) -> Operator:
-    """Return the input rows of the groups in `keys`."""
+def _rescanned(op: Aggregate, fresh_input: Operator, keys: Stage, design: _Design, ctx: DeltaContext) -> Operator:
+    """Return the state of the groups in `keys`, computed afresh; the one group of a query without GROUP BY may not be among them."""
     if not op.groups:
-        return fresh_input
-    return SemiJoin(fresh_input, keys, tuple(zip(op.groups, keys.columns, strict=True)))
+        computed = _computed(op, fresh_input, design, ctx)
+        return SemiJoin(computed, keys, tuple(zip(design.groups, keys.columns, strict=True)))
+    restricted = SemiJoin(fresh_input, keys, tuple(zip(op.groups, keys.columns, strict=True)))
+    return _computed(op, restricted, design, ctx)
 
 
 def _computed(op: Aggregate, source: Operator, design: _Design, ctx: DeltaContext) -> Operator:
