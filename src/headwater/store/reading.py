@@ -192,8 +192,7 @@ class Reader:
                 if batch.format is BatchFormat.INSERT:
                     table = as_inserts(table)
             tables.append(_within(table, batch, after, upto))
-        for rows in pending:
-            tables.append(self._pending_table(rows))
+        tables += [self._pending_table(rows) for rows in pending if rows.count]
         names = [f.name for f in stored]
         if not tables:
             return pa.table({n: pa.nulls(0) for n in names})
