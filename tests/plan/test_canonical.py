@@ -33,6 +33,9 @@ def groups(frontend: Frontend) -> Frontend:
         ("listagg(s, ',') FILTER (WHERE o > 1)", {1: "a,b", 2: None, 3: "c"}),
         ("decode(listagg(encode(s, 'UTF-8'), X'2C'), 'UTF-8')", {1: "a,b,b", 2: None, 3: "c"}),
         ("string_agg(DISTINCT s, ',')", {1: "a,b", 2: None, 3: "c"}),
+        ("listagg(s, ',') WITHIN GROUP (ORDER BY s DESC)", {1: "b,b,a", 2: None, 3: "c"}),
+        ("listagg(DISTINCT s, ',') WITHIN GROUP (ORDER BY s DESC)", {1: "b,a", 2: None, 3: "c"}),
+        ("listagg(s, ',') WITHIN GROUP (ORDER BY s)", {1: "a,b,b", 2: None, 3: "c"}),
         ("listagg(s, ',') WITHIN GROUP (ORDER BY o)", {1: "b,a,b", 2: None, 3: "c"}),
         ("mode(s)", {1: "b", 2: None, 3: "c"}),
         ("mode(o)", {1: 2, 2: None, 3: 5}),
@@ -55,9 +58,10 @@ def test_form_is_valid_and_does_not_depend_on_order(groups: Frontend, call: str,
     assert read.notices or "WITHIN GROUP" in call
 
 
-def test_listagg_beside_distinct_calls_is_one_that_spark_can_plan(groups: Frontend) -> None:
-    read = groups.accepted("SELECT listagg(s, ',') AS s, count(DISTINCT o) AS o, sum(DISTINCT k) AS k FROM g")
-    assert [tuple(r) for r in groups.data.sql(groups.printed(read)).collect()] == [("a,b,b,c", 3, 6)]
+@pytest.mark.parametrize(("order", "joined"), [("", "a,b,b,c"), (" WITHIN GROUP (ORDER BY s DESC)", "c,b,b,a")])
+def test_listagg_beside_distinct_calls_is_one_that_spark_can_plan(groups: Frontend, order: str, joined: str) -> None:
+    read = groups.accepted(f"SELECT listagg(s, ','){order} AS s, count(DISTINCT o) AS o, sum(DISTINCT k) AS k FROM g")
+    assert [tuple(r) for r in groups.data.sql(groups.printed(read)).collect()] == [(joined, 3, 6)]
 
 
 def test_several_firsts_come_from_one_row(groups: Frontend) -> None:

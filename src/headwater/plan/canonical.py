@@ -128,11 +128,12 @@ def _listagg(function: Node, args: tuple[Expression, ...], findings: Findings) -
         findings.notice(
             "listagg() without an order joins its values in ascending order: the order of rows is not reproducible."
         )
-        if function.fields["hw_arguments"][0] == "STRING":
-            # Beside two DISTINCT calls Spark cannot plan WITHIN GROUP (a ClassCastException of its own).
-            values = "array_sort(collect_list({distinct}{0}){filter})"
-            joined = f"array_join({values}, {'{1}' if has_delimiter else repr('')})"
-            return AggregateCall("listagg", args, f"CASE WHEN count({{0}}){{filter}} > 0 THEN {joined} END")
+    if function.fields["hw_arguments"][0] == "STRING" and args[2:] in ((), args[:1]):
+        # Beside two DISTINCT calls Spark cannot plan WITHIN GROUP (a ClassCastException of its own).
+        values = "array_sort(collect_list({distinct}{0}){filter})"
+        values = f"reverse({values})" if terms and " DESC " in terms[0] else values
+        joined = f"array_join({values}, {'{1}' if has_delimiter else repr('')})"
+        return AggregateCall("listagg", args[:2], f"CASE WHEN count({{0}}){{filter}} > 0 THEN {joined} END")
     if args[0] not in args[2:]:
         terms.append("{0}")
     separator = ", {1}" if has_delimiter else ""
