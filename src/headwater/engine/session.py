@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JobCount", "adopt_session", "counting_jobs", "start_session"]
 
-OLDEST_SPARK = (4, 1)
+OLDEST_SPARK = (4, 3)
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 BANNERS = ("WARNING: Using incubator modules",)
 """Lines that the JVM prints at every start, before any logging can be configured."""
