@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ from headwater.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# A JVM of a test lives for minutes and runs most code a few times: its second compiler costs more than it gains.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
