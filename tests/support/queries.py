@@ -331,12 +331,16 @@ def _choosing(p: _Palette) -> tuple[str, str | None, str]:
 # shapes ---------------------------------------------------------------------------------------------------------------------
 
 
-def _named(parts: Sequence[tuple[str, str | None, str, bool]]) -> tuple[Item, ...]:
+_Part = tuple[str, str | None, str, bool]
+"""The text of an item, its tag, how it is checked, and whether it is an aggregate."""
+
+
+def _named(parts: Sequence[_Part]) -> tuple[Item, ...]:
     return tuple(Item(f"c{n}", text, tag, check, agg) for n, (text, tag, check, agg) in enumerate(parts))
 
 
 def _project(p: _Palette) -> Query:
-    parts: list[tuple[str, str | None, str, bool]] = []
+    parts: list[_Part] = []
     for _ in range(p.rng.randint(1, 5)):
         if p.chance(0.5):
             column = p.rng.choice(p.columns)
@@ -346,8 +350,15 @@ def _project(p: _Palette) -> Query:
     return Query(_named(parts), where=_predicate(p) if p.chance(0.7) else "")
 
 
-def _calls(p: _Palette, low: int, high: int) -> list[tuple[str, str | None, str, bool]]:
+def _calls(p: _Palette, low: int, high: int) -> list[_Part]:
     return [(*_call(p), True) for _ in range(p.rng.randint(low, high))]
+
+
+def _runnable(parts: list[_Part], having: str = "") -> list[_Part]:
+    """Spark itself cannot plan an ordered string_agg beside a DISTINCT call: count instead."""
+    if not any("(DISTINCT " in text for text in (having, *(part[0] for part in parts))):
+        return parts
+    return [("count(*)", None, EXACT, True) if part[0].startswith("string_agg(") else part for part in parts]
 
 
 def _having(p: _Palette) -> str:
@@ -365,7 +376,8 @@ def _aggregate(p: _Palette) -> Query:
     parts = [(t, g, EXACT, False) for t, g in shown] + _calls(p, 1, 4)
     where = _predicate(p) if p.chance(0.4) else ""
     having = _having(p) if p.chance(0.25) else ""
-    return Query(_named(parts), where=where, group=", ".join(t for t, _ in groups), having=having)
+    shown_parts = _named(_runnable(parts, having))
+    return Query(shown_parts, where=where, group=", ".join(t for t, _ in groups), having=having)
 
 
 def _grouping_sets(p: _Palette) -> Query:
@@ -383,7 +395,7 @@ def _grouping_sets(p: _Palette) -> Query:
     if p.chance(0.5):
         parts.append(("CAST(grouping_id() AS INT)", "int", EXACT, True))
     parts += _calls(p, 1, 2)
-    return Query(_named(parts), group=group, having="count(*) > 1" if p.chance(0.2) else "")
+    return Query(_named(_runnable(parts)), group=group, having="count(*) > 1" if p.chance(0.2) else "")
 
 
 def _distinct(p: _Palette) -> Query:
