@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.children import SHORT_LIVED
 
 from headwater.engine.session import start_session
 from headwater.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-# A JVM of a test lives for minutes and runs most code a few times: its second compiler costs more than it gains.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -27,9 +24,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session: two cores, two shuffle partitions, UTC."""
-    session = start_session(
-        Settings(shuffle_partitions=2, spark_memory="2g"),
-        config={"spark.master": "local[2]", "spark.sql.session.timeZone": "UTC"},
-    )
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in SHORT_LIVED.items():
+            environment.setenv(name, value)
+        session = start_session(
+            Settings(shuffle_partitions=2, spark_memory="2g"),
+            config={"spark.master": "local[2]", "spark.sql.session.timeZone": "UTC"},
+        )
     yield session
     session.stop()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from tests.support.children import ROOT, environment
+from tests.support.children import ROOT, SHORT_LIVED, environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -31,7 +31,7 @@ def test_the_core_on_two_executors(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "tests.support.cluster", str(tmp_path)],
         cwd=ROOT,
-        env=environment(SPARK_HOME=os.fspath(_spark_home(tmp_path))),
+        env=environment(SPARK_HOME=os.fspath(_spark_home(tmp_path)), **SHORT_LIVED),
         capture_output=True,
         text=True,
         timeout=800,
