@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.children import SHORT_LIVED
 
 from headwater.engine.session import start_session
 from headwater.settings import Settings
@@ -24,12 +23,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session: two cores, two shuffle partitions, UTC."""
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in SHORT_LIVED.items():
-            environment.setenv(name, value)
-        session = start_session(
-            Settings(shuffle_partitions=2, spark_memory="2g"),
-            config={"spark.master": "local[2]", "spark.sql.session.timeZone": "UTC"},
-        )
+    session = start_session(
+        Settings(shuffle_partitions=2, spark_memory="2g"),
+        config={"spark.master": "local[2]", "spark.sql.session.timeZone": "UTC"},
+    )
     yield session
     session.stop()

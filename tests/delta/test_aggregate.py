@@ -315,3 +315,26 @@ def test_old_values_are_carried_through_the_merge_only_while_groups_are_few(
         before = s.rows()
         assert s.follow() == [(1, before[0][1] + 2, 2), (2, 5, 1)]
         assert ["UNION ALL" not in text.replace("UNION ALL", "", 1) for text in asked] == [carried]
+
+
+def test_what_a_condition_on_groups_hides_is_not_computed(lab: Lab) -> None:
+    t = lab.table("id BIGINT, k INT, x INT", [(1, 1, 4), (2, 2, 5)], key="id")
+    s = lab.stream(f"SELECT k, 100 / n AS r FROM (SELECT k, sum(x) AS n FROM {t} GROUP BY k) WHERE n <> 0")
+    lab.sql(f"INSERT INTO {t} VALUES (3, 3, 0), (4, 4, 10)")
+    assert s.follow() == [(1, 25.0), (2, 20.0), (4, 10.0)]
+    lab.sql(f"UPDATE {t} SET x = 5 - x WHERE id IN (2, 3)")
+    assert s.follow() == [(1, 25.0), (3, 20.0), (4, 10.0)]
+
+
+def test_an_argument_is_computed_only_where_its_filter_holds(lab: Lab) -> None:
+    t = lab.table("id BIGINT, k INT, x INT", [(1, 1, 4), (2, 1, 0)], key="id")
+    s = lab.stream(
+        f"SELECT k, sum(100 / x) FILTER (WHERE x <> 0) AS s, max(100 / x) FILTER (WHERE x <> 0) AS m,"
+        f" sum(100 / x) FILTER (WHERE x > 0 AND k = 1) AS o"
+        f" FROM {t} GROUP BY k"
+    )
+    assert s.rows() == [(1, 25.0, 25.0, 25.0)]
+    lab.sql(f"INSERT INTO {t} VALUES (3, 1, 0), (4, 1, 5), (5, 2, 0)")
+    assert s.follow() == [(1, 45.0, 25.0, 45.0), (2, None, None, None)]
+    lab.sql(f"DELETE FROM {t} WHERE id IN (1, 3)")
+    assert s.follow() == [(1, 20.0, 20.0, 20.0), (2, None, None, None)]

@@ -32,10 +32,6 @@ PATIENCE = 240.0
 """How long a child may take before the test fails, in seconds: machines that run tests are slow at times."""
 
 
-SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
-"""For JVMs that live for minutes and run most code a few times: their second compiler costs more than it gains."""
-
-
 def environment(**extra: str) -> dict[str, str]:
     """Return the environment of a process that imports this code."""
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])

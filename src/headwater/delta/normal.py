@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from headwater.delta.aggregates import ALGEBRAIC, is_counted_constant
-from headwater.plan.expressions import AggregateCall, Column, ColumnRef, Expression, Literal, column_ids
+from headwater.plan.expressions import AggregateCall, Call, Column, ColumnRef, Expression, Literal, column_ids
 from headwater.plan.operators import (
     Aggregate,
     Expand,
@@ -73,6 +73,7 @@ def _with_arguments(op: Operator, ids: _Ids) -> Operator:
         return ColumnRef(made[expression].id)
 
     def mapped(call: AggregateCall) -> AggregateCall:
+        call = _guarded(call)
         if call.name == "count":
             return call.map(lambda e: e if is_counted_constant(e) else as_any_column(e))
         return call.map(as_any_column if call.name in ALGEBRAIC else as_column)
@@ -82,6 +83,20 @@ def _with_arguments(op: Operator, ids: _Ids) -> Operator:
         return op
     items = (*(Named.same(c) for c in op.input.output), *(Named(c, e) for e, c in made.items()))
     return Aggregate(Project(op.input, items), op.groups, calls)
+
+
+def _guarded(call: AggregateCall) -> AggregateCall:
+    """Return a call whose arguments are computed only for rows that its FILTER lets through: others may not allow it."""
+    if call.filter is None:
+        return call
+    guard = call.filter
+
+    def guarded(argument: Expression) -> Expression:
+        if isinstance(argument, ColumnRef) or not column_ids(argument):
+            return argument
+        return Call("case", (guard, argument), "CASE WHEN {0} THEN {1} END")
+
+    return replace(call, args=tuple(guarded(a) for a in call.args))
 
 
 def with_key(tree: Operator, key_of: Callable[[str], SourceKey]) -> tuple[Operator, tuple[Column, ...] | None]:

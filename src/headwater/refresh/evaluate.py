@@ -270,9 +270,13 @@ class Evaluation:
         if not self._is_fused(stage, given):
             return f"SELECT {', '.join(items)} FROM ({text})"
         computed = self._computed_values(stage, given.template)
+        keep = given.template.fused_keep
+        if (
+            keep != _ALWAYS
+        ):  # what the result does not have must not be computed: the condition may be what keeps zero out of a division
+            computed = {name: f"CASE WHEN {keep} THEN {value} END" for name, value in computed.items()}
+            items.append(f"({keep}) AS {_KEEP}")
         items += [f"{value} AS {name}" for name, value in computed.items()]
-        if given.template.fused_keep != _ALWAYS:
-            items.append(f"({given.template.fused_keep}) AS {_KEEP}")
         target = given.target.table.schema
         names = dict(zip([f.name for f in target.fields], self._value_names(stage, given.template), strict=True))
         hashed = f"{row_hash_sql(target.visible, names)} AS {HASH}"
