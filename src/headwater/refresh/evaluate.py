@@ -271,9 +271,8 @@ class Evaluation:
             return f"SELECT {', '.join(items)} FROM ({text})"
         computed = self._computed_values(stage, given.template)
         keep = given.template.fused_keep
-        if (
-            keep != _ALWAYS
-        ):  # what the result does not have must not be computed: the condition may be what keeps zero out of a division
+        if keep != _ALWAYS:
+            # What the result does not have is not computed: the condition may be what keeps zero out of a division.
             computed = {name: f"CASE WHEN {keep} THEN {value} END" for name, value in computed.items()}
             items.append(f"({keep}) AS {_KEEP}")
         items += [f"{value} AS {name}" for name, value in computed.items()]
