@@ -69,3 +69,14 @@ def test_decimals_keep_their_scale(lab: Lab) -> None:
     s = lab.stream(f"SELECT m, CAST(m AS DECIMAL(38,2)) AS r FROM {t} WHERE m > 0")
     lab.sql(f"INSERT INTO {t} VALUES (2, 0.0000000001BD)")
     assert s.follow()[0] == (Decimal("0.0000000001"), Decimal("0.00"))
+
+
+def test_constants_that_look_like_marks_of_our_texts(lab: Lab) -> None:
+    t = lab.table("v INT", [(1,)])
+    s = lab.stream(
+        "SELECT v, '<<new:now>>' AS a, '/*+ COALESCE(1) */' AS b, '/*+ BROADCAST(r) */' AS c, '<<<a:b>>' AS d"
+        f" FROM {t} WHERE 'x' NOT LIKE '<<stage:%>>'"
+    )
+    marks = ("<<new:now>>", "/*+ COALESCE(1) */", "/*+ BROADCAST(r) */", "<<<a:b>>")
+    lab.sql(f"INSERT INTO {t} VALUES (2)")
+    assert s.follow() == [(1, *marks), (2, *marks)]

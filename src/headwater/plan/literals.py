@@ -57,10 +57,16 @@ def literal_sql(json_type: Any, value: Any) -> str:
     raise ValueError(f"constants of type {json_type} cannot be written as SQL")
 
 
+_SIGNS = {"${": "\\u0024{", "<<": "\\u003c\\u003c", "/*": "\\u002f*"}
+"""What means something in texts that are not parsed yet: variables, places to be filled, hints."""
+
+
 def string_sql(value: str) -> str:
     """Return a string constant."""
     text = "".join(_ESCAPES.get(ch) or (f"\\u{ord(ch):04x}" if ord(ch) < 32 or ord(ch) == 127 else ch) for ch in value)
-    return "'" + text.replace("${", "\\u0024{") + "'"
+    for sign, code in _SIGNS.items():
+        text = text.replace(sign, code)
+    return f"'{text}'"
 
 
 def _floating(json_type: str, value: str) -> str:

@@ -22,7 +22,7 @@ from headwater.plan.printer import sql
 from headwater.plan.simplify import simplified
 
 FORMAT = 2
-_PLACE = re.compile(r"<<(\w+):([^<>]+)>>")
+_PLACE = re.compile(r"<<(changes|old|new|touched|stage):([^<>]+)>>")
 _KINDS = {Side.DELTA: "changes", Side.OLD: "old", Side.NEW: "new", Side.PLAIN: "new"}
 
 
