@@ -6,6 +6,8 @@ from decimal import Decimal
 
 from tests.support.lab import Lab
 
+from headwater.model.tables import RefreshAction
+
 
 def test_rows_that_became_equal_keep_their_number(lab: Lab) -> None:
     t = lab.table("id BIGINT, g STRING", [(1, "a"), (2, "a"), (3, "b")], key="id")
@@ -80,3 +82,17 @@ def test_constants_that_look_like_marks_of_our_texts(lab: Lab) -> None:
     marks = ("<<new:now>>", "/*+ COALESCE(1) */", "/*+ BROADCAST(r) */", "<<<a:b>>")
     lab.sql(f"INSERT INTO {t} VALUES (2)")
     assert s.follow() == [(1, *marks), (2, *marks)]
+
+
+def test_a_key_that_is_not_shown_computed_in_full(lab: Lab) -> None:
+    t = lab.table("id BIGINT, v INT", [(1, 10), (2, 10)], key="id")
+    name = f"full_{t}"
+    lab.wh.create_stream_table(name, f"SELECT v FROM {t}", refresh_mode="FULL")
+    lab.sql(f"INSERT INTO {t} VALUES (3, 30)")
+    lab.sql(f"DELETE FROM {t} WHERE id = 2")
+    assert lab.wh.refresh(name).action is RefreshAction.FULL
+    assert sorted(tuple(r) for r in lab.wh.table(name).collect()) == [(10,), (30,)]
+    lab.wh.alter_stream_table(name, refresh_mode="DIFFERENTIAL")
+    lab.sql(f"INSERT INTO {t} VALUES (4, 30)")
+    assert lab.wh.refresh(name).action is RefreshAction.DIFFERENTIAL
+    assert sorted(tuple(r) for r in lab.wh.table(name).collect()) == [(10,), (30,), (30,)]

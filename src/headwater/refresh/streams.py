@@ -16,6 +16,7 @@ from headwater.catalog import Snapshot
 from headwater.engine.jobs import counting_jobs
 from headwater.errors import BusyError, DuplicateTableError, HasDependentsError
 from headwater.model.commit import Change, Commit, CreateTable, DefineStream, DropTable
+from headwater.model.schema import TableSchema
 from headwater.model.tables import (
     RefreshAction,
     RefreshMode,
@@ -104,9 +105,16 @@ def create_stream(
     return target.id
 
 
+def _shown(schema: TableSchema) -> TableSchema:
+    """Return the columns that users see; without one of its columns a key is none."""
+    shown = {f.name for f in schema.visible}
+    return TableSchema(tuple(schema.visible), schema.key if shown.issuperset(schema.key) else ())
+
+
 def _tables(plan: Planned, request: StreamRequest) -> list[Table]:
     """Return the stream table and the tables of its state, as they will be."""
-    target = Table(uuid.uuid4().hex, request.name, TableKind.STREAM, plan.schema, 0, 0, 0)
+    schema = _shown(plan.schema) if request.mode is RefreshMode.FULL else plan.schema
+    target = Table(uuid.uuid4().hex, request.name, TableKind.STREAM, schema, 0, 0, 0)
     template = plan.definition.template if request.mode is not RefreshMode.FULL else None
     stages = template.stages if template is not None else ()
     return [
