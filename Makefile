@@ -42,8 +42,9 @@ bench: venv  ## Run one benchmark: make bench BENCH=name
 	fi
 	@$(BIN)/python -m benchmarks.$(BENCH)
 
-soak: venv  ## Change and refresh under random load for SOAK_MINUTES (default 10)
-	@$(BIN)/python -m tests.soak
+soak: venv  ## Random histories, and random compositions of all operators, side by side for SOAK_MINUTES (default 10)
+	@$(BIN)/python -m tests.soak & histories=$$!; $(BIN)/python -m tests.soak_compose; compositions=$$?; \
+	  wait $$histories && exit $$compositions
 
 clean:  ## Remove .venv, caches and build output
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from headwater.errors import SettingError
+from headwater.model.tables import WhenFull
 from headwater.settings import FILE_NAME, SETTING_NAMES, FloatMode, LogLevel, Settings
 
 
@@ -31,6 +33,7 @@ def test_defaults(cwd: Path) -> None:
     assert settings.inline_max_bytes == 65_536
     assert settings.float_mode is FloatMode.BOUNDED
     assert settings.retention_hours == 168.0
+    assert settings.when_full is WhenFull.WARN
 
 
 def test_each_place_wins_over_the_one_before(cwd: Path, warehouse: Path) -> None:
@@ -97,6 +100,7 @@ def test_a_name_like_no_other_lists_them_all(cwd: Path) -> None:
         ("spark_memory", "lots"),
         ("spark_memory", "0g"),
         ("log_level", "LOUD"),
+        ("when_full", "sometimes"),
     ],
 )
 def test_a_bad_value_says_which_and_why(name: str, value: object, cwd: Path) -> None:
@@ -140,6 +144,16 @@ def test_settings_are_frozen() -> None:
 def test_every_setting_is_described() -> None:
     undescribed = [name for name, field in Settings.model_fields.items() if not field.description]
     assert not undescribed
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_b80_every_setting_is_read_by_something_and_told_by_a_test(name: str) -> None:
+    """A switch that nobody reads has no effect; what it changes is for the tests to say that give it a value."""
+    root = Path(__file__).parents[1]
+    code = [p.read_text() for p in (root / "src" / "headwater").rglob("*.py") if p.name != "settings.py"]
+    assert any(re.search(rf"\.{name}\b", text) for text in code)
+    tests = [p.read_text() for p in (root / "tests").rglob("*.py") if p != Path(__file__)]
+    assert any(re.search(rf"""["']{name}["']|\b{name}=""", text) for text in tests)
 
 
 def test_memory_sizes_are_normalised(cwd: Path) -> None:

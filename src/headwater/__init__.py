@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import HeadwaterError
-from headwater.model.tables import RefreshAction, RefreshMode
+from headwater.model.tables import RefreshAction, RefreshMode, WhenFull
 
 if TYPE_CHECKING:
     from headwater.opening import connect
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logging.getLogger("headwater").addHandler(logging.NullHandler())
 
 __version__ = "0.1.0.dev0"
-__all__ = ["HeadwaterError", "RefreshAction", "RefreshMode", "Warehouse", "__version__", "connect"]
+__all__ = ["HeadwaterError", "RefreshAction", "RefreshMode", "Warehouse", "WhenFull", "__version__", "connect"]
 
 
 def __getattr__(name: str) -> Any:

@@ -158,6 +158,12 @@ class NotIncrementalError(HeadwaterError):
     code = "HW402"
 
 
+class FullRefusedError(HeadwaterError):
+    """A refresh would compute the whole table, and its `when_full` refuses that; nothing was changed."""
+
+    code = "HW403"
+
+
 class BusyError(HeadwaterError):
     """Another process is writing or refreshing the same table; trying again is right."""
 
@@ -180,6 +186,10 @@ class EvaluationError(HeadwaterError):
     """Spark failed while computing; nothing was committed."""
 
     code = "HW504"
+
+
+class EndlessRecursionError(EvaluationError):
+    """The changes of a recursive query do not come to an end; computed in full, the query may."""
 
 
 class ResultTooLargeError(EvaluationError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, assert_never
 
 from headwater.engine.texts import named_views
@@ -56,29 +57,25 @@ def executed(wh: Warehouse, statement: st.Statement) -> Any:
             wh.drop_table(str(statement.name), cascade=statement.cascade)
             return Result(f'table "{statement.name}" dropped')
         case st.CreateStreamTable():
-            if statement.options:
-                raise StatementError(
-                    f"unknown option {next(iter(statement.options))!r}", hint="SCHEDULE and REFRESH MODE are known."
-                )
             made = wh.create_stream_table(
                 str(statement.name),
                 statement.query.text,
                 schedule=statement.schedule,
                 refresh_mode=statement.mode or RefreshMode.AUTO,
+                when_full=_when_full(statement.options),
                 or_replace=statement.or_replace,
                 if_not_exists=statement.if_not_exists,
             )
-            return Result(f'stream table "{made.name}" created, {made.rows} rows', value=made)
+            return Result(f'stream table "{made.name}" created, {made.rows} rows', value=made, notices=made.notices)
         case st.AlterStreamTable():
-            if statement.options:
-                raise StatementError(f"unknown option {next(iter(statement.options))!r}")
             altered = wh.alter_stream_table(
                 str(statement.name),
                 schedule=statement.schedule,
                 refresh_mode=statement.mode,
+                when_full=_when_full(statement.options),
                 query=statement.query.text if statement.query else None,
             )
-            return Result(f'stream table "{altered.name}" altered', value=altered)
+            return Result(f'stream table "{altered.name}" altered', value=altered, notices=altered.notices)
         case st.DropStreamTable():
             if statement.if_exists and wh.snapshot().table(str(statement.name)) is None:
                 return Result(f'stream table "{statement.name}" does not exist, nothing dropped')
@@ -104,6 +101,16 @@ def executed(wh: Warehouse, statement: st.Statement) -> Any:
             return Result("\n".join(lines), value=table.schema)
         case _:
             assert_never(statement)
+
+
+def _when_full(options: Mapping[str, str]) -> str | None:
+    """Return the one option there is; fail on any other."""
+    for key in options:
+        if key != "when_full":
+            raise StatementError(
+                f"unknown option {key!r}", hint="The option is when_full; SCHEDULE and REFRESH MODE are clauses."
+            )
+    return options.get("when_full")
 
 
 def _insert(wh: Warehouse, statement: st.Insert) -> Result:

@@ -20,6 +20,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from headwater.errors import SettingError
+from headwater.model.tables import WhenFull
 
 FILE_NAME = "headwater.toml"
 ENV_PREFIX = "HEADWATER_"
@@ -91,6 +92,8 @@ class Settings(BaseSettings):
     """`bounded`: sums over floats are maintained within `float_tolerance`; `exact`: their groups are always read again."""
     float_tolerance: Annotated[float, Field(gt=0, lt=1)] = 1e-9
     """The relative rounding error that a maintained sum over floats may reach before its group is read again."""
+    when_full: WhenFull = WhenFull.WARN
+    """What new stream tables do where changes do not suffice: `refuse`, `warn` and compute in full, or `allow` it silently."""
     shuffle_partitions: Count = 0
     """Shuffle partitions of the embedded Spark session; 0 means twice the cores, at least 8."""
     consumer_limit_rows: Count = 0

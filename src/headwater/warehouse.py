@@ -32,12 +32,22 @@ from headwater.model.commit import Commit, CreateTable, DefineStream, DropTable,
 from headwater.model.reports import Result, TableStatus, Validation
 from headwater.model.schema import Field
 from headwater.model.sql import quoted
-from headwater.model.tables import REREAD, RefreshAction, RefreshMode, RefreshRecord, StreamTable, Table, TableKind
-from headwater.refresh.cycle import Refresher, RefreshReport, pending_sources
+from headwater.model.tables import (
+    REREAD,
+    RefreshAction,
+    RefreshMode,
+    RefreshRecord,
+    StreamTable,
+    Table,
+    TableKind,
+    WhenFull,
+)
+from headwater.refresh.cycle import Refresher, RefreshReport, chosen, pending_sources
 from headwater.refresh.definition import Planned, planned, require_mode, require_no_cycle
 from headwater.refresh.graph import dependents_of, topological
 from headwater.refresh.streams import StreamRequest, create_stream
 from headwater.refresh.verify import Verification, verified
+from headwater.refresh.when_full import full_notices, require_incremental, when_full_of
 from headwater.settings import FloatMode, Settings
 from headwater.source import statements as st
 from headwater.source.dml import Change, Changer
@@ -251,14 +261,19 @@ class Warehouse:
         *,
         schedule: str | None = None,
         refresh_mode: str | RefreshMode = RefreshMode.AUTO,
+        when_full: str | WhenFull | None = None,
         or_replace: bool = False,
         if_not_exists: bool = False,
     ) -> TableStatus:
-        """Define a stream table by SQL, or by a DataFrame made from `source(...)`, and populate it."""
+        """Define a stream table by SQL, or by a DataFrame made from `source(...)`, and populate it.
+
+        `when_full` is what happens where changes do not suffice: refuse, warn or allow; the setting of that name if left out.
+        """
         self._require_open()
         self._require_no_transaction("CREATE STREAM TABLE")
         require_name(name)
         mode = _mode(refresh_mode)
+        policy = self._settings.when_full if when_full is None else when_full_of(when_full)
         snapshot = self._catalog.snapshot()
         existing = snapshot.table(name)
         if existing is not None:
@@ -273,10 +288,11 @@ class Warehouse:
                 )
         plan = self._planned(snapshot, query)
         require_mode(plan, mode, name)
+        require_incremental(plan, mode, policy, name)
         if existing is not None:
             require_no_cycle(snapshot, existing.id, name, plan.sources)
         text = query if isinstance(query, str) else plan.definition.text
-        request = StreamRequest(name, text, mode, schedule, existing)
+        request = StreamRequest(name, text, mode, schedule, policy, existing)
         table_id = create_stream(self._ground, self._refresher, snapshot, plan, request)
         self._maintenance.after_change([table_id])
         made = self._catalog.snapshot()
@@ -309,22 +325,36 @@ class Warehouse:
         *,
         schedule: str | None = None,
         refresh_mode: str | RefreshMode | None = None,
+        when_full: str | WhenFull | None = None,
         query: str | None = None,
     ) -> TableStatus:
-        """Change schedule, mode or query. A new query or a change to or from FULL builds the table anew."""
+        """Change schedule, mode, `when_full` or query.
+
+        A query that means something else, or a change to or from FULL, builds the table anew.
+        """
         snapshot = self.snapshot()
         table, stream = self._stream(snapshot, name)
         mode = stream.mode if refresh_mode is None else _mode(refresh_mode)
+        policy = stream.when_full if when_full is None else when_full_of(when_full)
         new_schedule = stream.schedule if schedule is None else schedule
-        rebuild = query is not None or (RefreshMode.FULL in (mode, stream.mode) and mode is not stream.mode)
-        if rebuild:
-            text = stream.query if query is None else query
-            return self.create_stream_table(table.name, text, schedule=new_schedule, refresh_mode=mode, or_replace=True)
+        text = stream.query if query is None else query
         definition = self._refresher.definition(stream)
+        is_other = query is not None and not definition.is_same_query(self._planned(snapshot, query).definition)
+        if is_other or (RefreshMode.FULL in (mode, stream.mode) and mode is not stream.mode):
+            return self.create_stream_table(
+                table.name, text, schedule=new_schedule, refresh_mode=mode, when_full=policy, or_replace=True
+            )
         if mode is RefreshMode.DIFFERENTIAL and definition.template is None:
             require_mode(self._planned(snapshot, stream.query), mode, table.name)
         change = DefineStream(
-            table.id, stream.query, mode, new_schedule, stream.definition, snapshot.sources[table.id], stream.frontier
+            table.id,
+            text,
+            mode,
+            new_schedule,
+            policy,
+            stream.definition,
+            snapshot.sources[table.id],
+            stream.frontier,
         )
         self._catalog.commit(Commit((change,), generation=snapshot.generation))
         return self._status_of(self._catalog.snapshot(), table)
@@ -508,6 +538,7 @@ class Warehouse:
             return TableStatus(table.name, table.kind.value, table.row_count, changed)
         last = next(iter(self._catalog.history(table.id, 1)), None)
         definition = self._refresher.definition(stream)
+        action, reason = chosen(stream, definition, full=False)
         return TableStatus(
             table.name,
             table.kind.value,
@@ -522,6 +553,8 @@ class Warehouse:
             last.duration_ms if last else None,
             stream.last_error,
             definition.reason or None,
+            stream.when_full.value,
+            full_notices(stream, action, reason),
         )
 
     def history(self, name: str | None = None, limit: int = 20) -> list[RefreshRecord]:

@@ -25,6 +25,7 @@ from headwater.model.tables import (
     RefreshRecord,
     Table,
     TableKind,
+    WhenFull,
 )
 
 __all__ = ["postgres_server", "postgres_url"]
@@ -107,8 +108,14 @@ def create(*table_ids: str) -> Commit:
     return Commit(tuple(CreateTable(managed(table_id)) for table_id in table_ids))
 
 
-def define(table_id: str, *sources: str, query: str = "SELECT 1", frontier: int | None = None) -> DefineStream:
-    return DefineStream(table_id, query, RefreshMode.AUTO, "1s", '{"time_zone": "UTC"}', sources, frontier)
+def define(
+    table_id: str,
+    *sources: str,
+    query: str = "SELECT 1",
+    frontier: int | None = None,
+    when_full: WhenFull = WhenFull.WARN,
+) -> DefineStream:
+    return DefineStream(table_id, query, RefreshMode.AUTO, "1s", when_full, '{"time_zone": "UTC"}', sources, frontier)
 
 
 def inline(batch_id: str, table_id: str, inserts: int = 1, deletes: int = 0, **values: Any) -> AddBatch:

@@ -13,27 +13,41 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
-from tests.catalog.building import create
+from tests.catalog.building import SCHEMA, create, define
 
 from headwater.catalog import Catalog, CatalogExistsError, CatalogUnavailableError, Options
 from headwater.catalog.migrate import SCRIPTS, Migrations, revision
-from headwater.catalog.opening import catalog_url, open_catalog
+from headwater.catalog.opening import catalog_url, create_catalog, open_catalog
 from headwater.catalog.tables import FORMAT, metadata
 from headwater.errors import CatalogCorruptError, CatalogTooNewError, NotAWarehouseError, SettingError
+from headwater.model.commit import Commit
+from headwater.model.tables import RefreshMode, WhenFull
 
-SECOND_FORMAT = '''
+LATER_FORMAT = f'''
 """A column more."""
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "{revision(FORMAT + 1)}"
+down_revision = "{revision(FORMAT)}"
 
 
 def upgrade() -> None:
     op.add_column("templates", sa.Column("used_at", sa.Double()))
 '''
+
+FIRST_FORMAT_ROWS = (
+    "UPDATE warehouse SET version = 1, generation = 1",
+    "INSERT INTO commits (version, uid, committed_at) VALUES (1, 'u', 1)",
+    "INSERT INTO tables (id, name, name_key, kind, created) VALUES ('s', 's', 's', 'stream', 1)",
+    "INSERT INTO table_states (table_id, version, moved, changed, base_version, base_changed, row_count, hash, next_row_id) "
+    "VALUES ('s', 1, 1, 0, 1, 0, 0, 0, 0)",
+    f"INSERT INTO table_schemas (table_id, version, schema) VALUES ('s', 1, '{SCHEMA.to_json()}')",
+    "INSERT INTO streams (table_id, query, mode, schedule, definition, frontier, status) "
+    "VALUES ('s', 'SELECT 1', 'DIFFERENTIAL', '1s', '', 1, 'ACTIVE')",
+)
+"""A stream table as the first format kept it."""
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -214,12 +228,12 @@ def test_postgres_is_reached_by_psycopg() -> None:
 
 class TestMigrations:
     @pytest.fixture
-    def second(self, tmp_path: Path) -> Migrations:
+    def later(self, tmp_path: Path) -> Migrations:
         """The way to a format that does not exist yet."""
         directory = tmp_path / "later"
         directory.mkdir()
-        (directory / "0002_later.py").write_text(SECOND_FORMAT)
-        return Migrations(2, (SCRIPTS / "versions", directory))
+        (directory / "later.py").write_text(LATER_FORMAT)
+        return Migrations(FORMAT + 1, (SCRIPTS / "versions", directory))
 
     def test_the_last_script_is_the_format(self) -> None:
         assert ScriptDirectory(str(SCRIPTS)).get_current_head() == revision(FORMAT)
@@ -239,7 +253,7 @@ class TestMigrations:
 
     @pytest.mark.parametrize("backend", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
     def test_older_format_is_migrated_once(
-        self, backend: str, tmp_path: Path, second: Migrations, request: pytest.FixtureRequest
+        self, backend: str, tmp_path: Path, later: Migrations, request: pytest.FixtureRequest
     ) -> None:
         url = str(tmp_path / "catalog.db") if backend == "sqlite" else request.getfixturevalue("postgres_url")
         with Catalog.create(url, location="/warehouse") as catalog:
@@ -247,23 +261,38 @@ class TestMigrations:
             catalog.template_put("k", "SELECT 1", 1)
 
         def migrate(_: int) -> tuple[str, int]:
-            opened = open_catalog(url, Options(), second)
+            opened = open_catalog(url, Options(), later)
             row = opened.database.first_row("SELECT key, format FROM templates, warehouse WHERE used_at IS NULL")
             opened.database.close()
             return row[0], row[1]
 
         with ThreadPoolExecutor(3) as pool:
-            assert list(pool.map(migrate, range(3))) == [("k", 2)] * 3
+            assert list(pool.map(migrate, range(3))) == [("k", FORMAT + 1)] * 3
         with pytest.raises(CatalogTooNewError):
             Catalog.open(url)
 
-    def test_failed_migration_changes_nothing(self, tmp_path: Path, second: Migrations) -> None:
+    @pytest.mark.parametrize("backend", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+    def test_stream_tables_of_the_first_format_warn_when_full(
+        self, backend: str, tmp_path: Path, request: pytest.FixtureRequest
+    ) -> None:
+        url = str(tmp_path / "catalog.db") if backend == "sqlite" else request.getfixturevalue("postgres_url")
+        old = create_catalog(url, "/warehouse", Options(), Migrations(1))
+        old.database.write(lambda connection: [connection.exec_driver_sql(row) for row in FIRST_FORMAT_ROWS])
+        old.database.close()
+        with Catalog.open(url) as catalog:
+            stream = catalog.snapshot().streams["s"]
+            assert (stream.when_full, stream.query, stream.frontier) == (WhenFull.WARN, "SELECT 1", 1)
+            assert (stream.mode, stream.schedule) == (RefreshMode.DIFFERENTIAL, "1s")
+            catalog.commit(Commit((define("s", frontier=1, when_full=WhenFull.REFUSE),)))
+            assert catalog.snapshot().streams["s"].when_full is WhenFull.REFUSE
+
+    def test_failed_migration_changes_nothing(self, tmp_path: Path, later: Migrations) -> None:
         url = str(tmp_path / "catalog.db")
         Catalog.create(url, location="/warehouse").close()
-        with (second.directories[1] / "0002_later.py").open("a") as script:
+        with (later.directories[1] / "later.py").open("a") as script:
             script.write("    op.execute('INSERT INTO nowhere VALUES (1)')\n")
         with pytest.raises(CatalogCorruptError):
-            open_catalog(url, Options(), second)
+            open_catalog(url, Options(), later)
         with Catalog.open(url) as catalog:
             assert catalog.head().version == 0
 

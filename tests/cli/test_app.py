@@ -230,6 +230,39 @@ def test_validate(run: Run, shop: str) -> None:
     assert "rand" in text.output
 
 
+def test_when_full_is_shown_and_obeyed(run: Run, shop: str) -> None:
+    query = "SELECT id, rand() AS r FROM orders"
+    text = run("sql", "-w", shop, f"CREATE STREAM TABLE a AS {query}")
+    assert text.exit_code == 0, text.output
+    assert "notice: it will be computed in full: EXPRESSION_NOT_DETERMINISTIC" in text.output
+    [silent] = documents(
+        run("sql", "--json", "-w", shop, f"CREATE STREAM TABLE b WITH (when_full = 'allow') AS {query}")
+    )
+    assert silent["notices"] == []
+    refused = run("sql", "--json", "-w", shop, f"CREATE STREAM TABLE c WITH (when_full = 'refuse') AS {query}")
+    assert (refused.exit_code, json.loads(refused.stderr)["error"]["code"]) == (1, "HW402")
+
+    [altered] = documents(run("sql", "--json", "-w", shop, "ALTER STREAM TABLE a SET (when_full = 'refuse')"))
+    assert "refused" in altered["notices"][0]
+    status = {s["name"]: s for s in documents(run("status", "--json", "-w", shop))[0]}
+    assert {n: s["when_full"] for n, s in status.items()} == {
+        "orders": None,
+        "sales": "warn",
+        "large": "warn",
+        "a": "refuse",
+        "b": "allow",
+    }
+    assert "when full" in run("status", "-w", shop).output
+    assert "when_full    refuse" in run("sql", "-w", shop, "EXPLAIN STREAM TABLE a").output
+
+    failed = run("refresh", "a", "-w", shop)
+    assert failed.exit_code == 1
+    assert "HW403" in failed.stderr
+    assert "--full" in failed.stderr
+    [[done]] = documents(run("refresh", "a", "--full", "--json", "-w", shop))
+    assert (done["action"], done["reason"]) == ("FULL", "asked for")
+
+
 def test_several_statements_are_one_document_each(run: Run, shop: str) -> None:
     result = run("sql", "--json", "-w", shop, "SELECT 1 AS a; SELECT ';' AS b;")
     assert [d["rows"] for d in documents(result)] == [[[1]], [[";"]]]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.lab import Lab
 from tests.support.oracle import interpreted
+from tests.support.stories import Story
 
 import headwater as hw
 
@@ -21,3 +22,11 @@ def lab(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     path: Path = tmp_path_factory.mktemp("lab") / "warehouse"
     with interpreted(spark), hw.connect(path, spark=spark) as wh:
         yield Lab(wh)
+
+
+@pytest.fixture
+def story(lab: Lab) -> Iterator[Story]:
+    """A story in the warehouse of the module; its tables are gone afterwards."""
+    told = Story(lab.wh)
+    yield told
+    told.close()

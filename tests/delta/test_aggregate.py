@@ -338,3 +338,19 @@ def test_an_argument_is_computed_only_where_its_filter_holds(lab: Lab) -> None:
     assert s.follow() == [(1, 45.0, 25.0, 45.0), (2, None, None, None)]
     lab.sql(f"DELETE FROM {t} WHERE id IN (1, 3)")
     assert s.follow() == [(1, 20.0, 20.0, 20.0), (2, None, None, None)]
+
+
+def test_sums_of_decimals_with_more_digits_than_spark_negates(lab: Lab) -> None:
+    """Spark's minus rounds decimals to 34 digits: a deleted value would leave a remainder."""
+    wide, next_ = Decimal("1234567890123456789012345678.9012345678"), Decimal("1234567890123456789012345678.9012345679")
+    t = lab.table("id INT, a DECIMAL(38,10), b DECIMAL(38,0)", key="id")
+    lab.sql(f"INSERT INTO {t} VALUES (1, {wide}, {10**37 + 1}), (2, -{wide}, 7), (3, 0.0000000001, {10**36 + 3})")
+    s = lab.stream(f"SELECT sum(a) AS a, sum(b) AS b FROM {t}")
+    assert s.rows() == [(Decimal("0.0000000001"), Decimal(11 * 10**36 + 11))]
+    lab.sql(f"DELETE FROM {t} WHERE id = 2")
+    assert s.follow() == [(next_, Decimal(11 * 10**36 + 4))]
+    lab.sql(f"UPDATE {t} SET a = a + 0.0000000001, b = b - 1 WHERE id = 1")
+    lab.sql(f"DELETE FROM {t} WHERE id = 3")
+    assert s.follow() == [(next_, Decimal(10**37))]
+    lab.sql(f"UPDATE {t} SET a = 1, b = NULL WHERE id = 1")
+    assert s.follow() == [(Decimal(1), None)]

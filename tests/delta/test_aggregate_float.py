@@ -105,7 +105,7 @@ def test_moments_of_equal_values(lab: Lab) -> None:
     assert s.follow()[0][0] == 0.0
 
 
-def test_long_histories_stay_within_the_tolerance(lab: Lab) -> None:
+def test_b27_long_histories_stay_within_the_tolerance(lab: Lab) -> None:
     rng = Random(3)
     t = lab.table("id BIGINT, g INT, d DOUBLE", [(i, i % 3, rng.random()) for i in range(30)], key="id")
     s = lab.stream(f"SELECT g, sum(d) AS s, avg(d) AS a, stddev(d) AS v FROM {t} GROUP BY g")

@@ -34,11 +34,17 @@ def test_an_update_that_the_expression_hides_emits_nothing(lab: Lab) -> None:
     assert s.changes == (0, 0)
 
 
-def test_a_changed_key_deletes_under_the_old_key(lab: Lab) -> None:
+def test_b51_a_changed_key_deletes_under_the_old_key(lab: Lab) -> None:
     t = lab.table("id BIGINT, v INT", [(1, 1), (2, 2)], key="id")
     s = lab.stream(f"SELECT v * 10 AS w FROM {t}")
+    keyed = lab.stream(f"SELECT id, v FROM {t}")
     lab.sql(f"UPDATE {t} SET id = 3 - id, v = v + 1")
     assert s.follow() == [(20,), (30,)]
+    assert keyed.follow() == [(1, 3), (2, 2)]
+    lab.sql(f"UPDATE {t} SET id = 7 WHERE id = 1")
+    assert s.follow() == [(20,), (30,)]
+    assert keyed.follow() == [(2, 2), (7, 3)]
+    assert keyed.changes == (1, 1)
 
 
 def test_nested_values_and_maps_in_any_order(lab: Lab) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tests.support.oracle import LIMITS, interpreted
 
 import headwater as hw
+from headwater.errors import NotIncrementalError
 
 
 def test_the_cache_of_definitions_has_a_size(spark: SparkSession, tmp_path: Path) -> None:
@@ -43,6 +44,20 @@ def test_the_log_level_decides_what_is_written(
             wh.refresh()
     lines = [r.getMessage() for r in caplog.records if r.name == "headwater.refresh"]
     assert any(line.startswith("refreshed table=s action=DIFFERENTIAL rows_in=1 inserted=1") for line in lines) is seen
+
+
+@pytest.mark.parametrize("value", ["refuse", "warn", "allow"])
+def test_when_full_is_what_new_stream_tables_get(spark: SparkSession, tmp_path: Path, value: str) -> None:
+    """What each value does is told in tests/scenarios/test_when_full.py."""
+    with hw.connect(tmp_path / "w", spark=spark, settings={"when_full": value}) as wh:
+        wh.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v INT)")
+        assert wh.create_stream_table("s", "SELECT id, v FROM t").when_full == value
+        if value == "refuse":
+            with pytest.raises(NotIncrementalError):
+                wh.create_stream_table("r", "SELECT id, rand() AS r FROM t")
+        else:
+            made = wh.create_stream_table("r", "SELECT id, rand() AS r FROM t")
+            assert (made.when_full, bool(made.notices)) == (value, value == "warn")
 
 
 def test_a_change_of_columns_nobody_reads_leaves_the_one_group_alone_in_files_too(

@@ -28,3 +28,16 @@ def orders(frontend: Frontend) -> Frontend:
         AS t(id, region, amount, weight, tags)""",
     )
     return frontend
+
+
+@pytest.fixture(scope="module")
+def pairs(orders: Frontend) -> Frontend:
+    """Two tables with keys that match once, twice and not at all, a copy of one of them, and a graph."""
+    orders.add(
+        "a",
+        "SELECT * FROM VALUES (1, 10, 'x'), (2, 20, 'y'), (2, 21, 'y'), (NULL, 30, 'z'), (5, NULL, NULL) AS t(k, v, s)",
+    )
+    orders.add("b", "SELECT * FROM VALUES (1, 100, 'x'), (2, 200, 'y'), (3, 300, 'w'), (NULL, 400, 'z') AS t(k, v, s)")
+    orders.add("b2", "SELECT * FROM b")
+    orders.add("e", "SELECT * FROM VALUES (1, 2), (2, 3), (3, 4), (7, 8) AS t(src, dst)")
+    return orders

@@ -137,7 +137,7 @@ def _named(points: list[Point]) -> list[object]:
 
 
 @pytest.mark.parametrize("point", _named([_moved(p, 100 * i) for i, p in enumerate([*INSERT, *OTHERS])]))
-def test_death_in_a_change_a_refresh_or_maintenance(point: Point, survivor: Survivor, children: Nursery) -> None:
+def test_b58_death_in_a_change_a_refresh_or_maintenance(point: Point, survivor: Survivor, children: Nursery) -> None:
     survivor.die_at(point, children)
     survivor.check()
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import headwater as hw
-from headwater.errors import BusyError, UnknownVersionError
+from headwater.catalog import CommitUnknownError
+from headwater.errors import BusyError, EvaluationError, UnknownVersionError
 from headwater.refresh.graph import topological
 
 if TYPE_CHECKING:
@@ -93,6 +94,74 @@ def test_changes_around_a_differential_refresh_in_flight(pair: tuple[Any, Any]) 
         other.vacuum()
 
     _before_commit(one, 1, meanwhile)
+    _finish(one, other, lambda: one.refresh("s"))
+
+
+def test_b49_a_transaction_that_commits_after_the_frontier_passed_it_is_not_lost(pair: tuple[Any, Any]) -> None:
+    one, other = pair
+    one.create_table("u", "k BIGINT, v BIGINT")
+    query = "SELECT k, count(*) AS n, sum(v) AS total FROM (SELECT k, v FROM t UNION ALL SELECT k, v FROM u) GROUP BY k"
+    one.create_stream_table("s", query)
+    with one.transaction():
+        _insert(one, 100)
+        for k in (0, 1):  # the frontier moves on, twice, between the first statement and the commit
+            other.insert("u", [{"k": k, "v": 1}])
+            assert other.refresh("s").action is hw.RefreshAction.DIFFERENTIAL
+    report = other.refresh("s")
+    assert (report.action, report.rows_in) == (hw.RefreshAction.DIFFERENTIAL, 3)
+    assert other.verify("s").equal
+    assert sorted(map(tuple, other.table("s").collect())) == [(0, 5, 205), (1, 3, 103)]
+    one.close()
+    other.close()
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_b58_a_refresh_whose_commit_breaks_is_there_whole_and_once_or_not_at_all(
+    pair: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    one, other = pair
+    one.create_stream_table("s", QUERY)
+    _insert(one, 100)
+    before = other.version
+    commit = one._catalog.commit
+
+    def broken(given: Any) -> int:
+        if is_committed:
+            commit(given)
+        raise CommitUnknownError("the connection broke")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(one._catalog, "commit", broken)
+        with pytest.raises(CommitUnknownError):
+            one.refresh("s")
+    assert other.version == before + is_committed
+    rows, changes = other.table("s"), other.changes("s", before)
+    assert (rows.selectExpr("sum(n)").collect()[0][0], changes.count()) == ((6, 4) if is_committed else (3, 0))
+    assert other.verify("s").equal
+    again = other.refresh("s")
+    assert again.action is (hw.RefreshAction.NO_DATA if is_committed else hw.RefreshAction.DIFFERENTIAL)
+    assert other.changes("s", before).count() == 4
+    _finish(one, other, lambda: one.refresh("s"))
+
+
+def test_b72_a_stream_table_that_another_process_made_is_refreshed_with_the_rest(pair: tuple[Any, Any]) -> None:
+    one, other = pair
+    assert other.refresh() == []
+    one.create_stream_table("s", QUERY)
+    _insert(one, 100)
+    assert [(r.name, r.action) for r in other.refresh()] == [("s", hw.RefreshAction.DIFFERENTIAL)]
+    _finish(one, other, lambda: one.refresh("s"))
+
+
+def test_b74_a_refresh_that_failed_holds_no_lease(pair: tuple[Any, Any]) -> None:
+    one, other = pair
+    one.create_stream_table("s", "SELECT k, count(*) AS n, sum(10 DIV (v - 100)) AS q FROM t GROUP BY k")
+    _insert(one, 100)
+    for user in (one, other, one):
+        with pytest.raises(EvaluationError, match="DIVIDE_BY_ZERO"):
+            user.refresh("s")
+    other.sql("DELETE FROM t WHERE id = 100")
+    assert other.refresh("s").action is hw.RefreshAction.DIFFERENTIAL
     _finish(one, other, lambda: one.refresh("s"))
 
 

@@ -222,7 +222,7 @@ def test_create_table_as_select(pets: Warehouse) -> None:
     check_hash(pets, "cats")
 
 
-def test_what_is_not_a_managed_table_is_refused(pets: Warehouse) -> None:
+def test_b77_stream_tables_refuse_changes_by_users_and_take_those_of_a_refresh(pets: Warehouse) -> None:
     pets.create_stream_table("olds", "SELECT * FROM pets WHERE age > 2")
     for statement in (
         "INSERT INTO olds VALUES (9, 'x', 9)",
@@ -234,6 +234,11 @@ def test_what_is_not_a_managed_table_is_refused(pets: Warehouse) -> None:
     ):
         with pytest.raises(WrongKindError, match='"olds" is a stream table'):
             pets.sql(statement)
+    pets.sql("DELETE FROM pets WHERE id = 1")
+    pets.sql("UPDATE pets SET age = 6 WHERE id = 2")
+    report = pets.refresh("olds")
+    assert (report.action, report.rows_inserted, report.rows_deleted) == (RefreshAction.DIFFERENTIAL, 1, 2)
+    assert contents(pets, "olds") == {(2, "dog", 6): 1}
     with pytest.raises(UnknownTableError, match="Did you mean"):
         pets.sql("DELETE FROM petz")
 

@@ -128,6 +128,53 @@ def test_a_consumer_keeps_the_changes_it_has_not_read(filed: Warehouse) -> None:
     check_hash(filed, "t")
 
 
+def test_x1_changes_are_summed_only_between_the_frontiers_of_all_consumers(filed: Warehouse) -> None:
+    filed.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    for name in ("first", "second", "third"):
+        filed.create_stream_table(name, "SELECT v, count(*) AS n FROM t GROUP BY v")
+    filed.sql("DELETE FROM t WHERE id = 1")
+    filed.sql("UPDATE t SET v = 'x' WHERE id = 2")
+    for name in ("second", "third"):
+        filed.refresh(name)
+    filed.sql("INSERT INTO t VALUES (1, 'a')")
+    filed.sql("UPDATE t SET v = 'b' WHERE id = 2")
+    filed.refresh("third")
+    filed.sql("INSERT INTO t VALUES (3, 'c')")
+    filed.sql("DELETE FROM t WHERE id = 3")
+    # Up to the end nothing has changed in sum; to those who stand in between something has.
+    let_go(filed)
+    assert filed.vacuum(retention_hours=0).batches_merged == 6
+    assert [(b.inserts, b.deletes) for b in manifest_of(filed, "t").batches] == [(1, 2), (2, 1), (0, 0)]
+    filed.vacuum(retention_hours=0)
+    for name, changed in (("first", (0, 0)), ("second", (2, 1)), ("third", (0, 0))):
+        report = filed.refresh(name)
+        assert (report.action, (report.rows_inserted, report.rows_deleted)) == (RefreshAction.DIFFERENTIAL, changed)
+        assert contents(filed, name) == {("a", 1): 1, ("b", 1): 1}
+        assert filed.verify(name).equal
+    check_hash(filed, "t")
+
+
+def test_x2_sums_of_rows_without_a_key_count_copies(filed: Warehouse) -> None:
+    filed.sql("CREATE TABLE bag (v STRING)")
+    filed.create_stream_table("counts", "SELECT v, count(*) AS n FROM bag GROUP BY v")
+    filed.create_stream_table("copies", "SELECT v FROM bag UNION ALL SELECT v FROM bag")
+    filed.create_stream_table("above", "SELECT v, count(*) AS n FROM copies GROUP BY v")
+    for action, value in (("I", "one"), ("I", "one"), ("D", "one"), ("I", "two"), ("I", "two"), ("I", "two")):
+        filed.apply_changes("bag", [{"v": value, "action": action}])
+        filed.refresh("copies")
+    let_go(filed)
+    assert filed.vacuum(retention_hours=0).batches_merged == 12
+    sums = [manifest_of(filed, name).batches for name in ("bag", "copies")]
+    assert [[(b.inserts, b.deletes, b.merged) for b in batches] for batches in sums] == [[(4, 0, True)], [(8, 0, True)]]
+    for name, times in (("counts", 1), ("above", 2)):
+        assert filed.refresh(name).action is RefreshAction.DIFFERENTIAL
+        assert contents(filed, name) == {("one", times): 1, ("two", 3 * times): 1}
+        assert filed.verify(name).equal
+    assert contents(filed, "bag") == {("one",): 1, ("two",): 3}
+    check_hash(filed, "bag")
+    check_hash(filed, "copies")
+
+
 def test_sums_never_cross_the_version_of_the_base(filed: Warehouse) -> None:
     filed.sql("INSERT INTO t VALUES (1, 'a')")
     filed.create_stream_table("s", "SELECT v, count(*) AS n FROM t GROUP BY v")

@@ -28,7 +28,7 @@ class Lab:
         """Create a table, fill it, and return its name."""
         name = f"t{next(_numbers)}"
         self.wh.create_table(name, ddl, key)
-        names = [re.split(r"[\s:]", part.strip())[0] for part in _parts(ddl)]
+        names = [re.split(r"[\s:]", part.strip())[0] for part in ddl_parts(ddl)]
         made = [dict(zip(names, row, strict=True)) for row in rows]
         if made:
             self.wh.insert(name, made)
@@ -68,13 +68,13 @@ class Followed:
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The contents, sorted, NULL first."""
-        return sorted(_tuples(self.wh.table(self.name)), key=_order)
+        return sorted(tuples_of(self.wh.table(self.name)), key=row_order)
 
     def follow(self) -> list[tuple[Any, ...]]:
         """Refresh from changes, check, and return the contents."""
         self.report = self.wh.refresh(self.name)
         assert self.report.action is RefreshAction.DIFFERENTIAL, self.report
-        return sorted(self._checked(), key=_order)
+        return sorted(self._checked(), key=row_order)
 
     def verify(self) -> None:
         result = self.wh.verify(self.name)
@@ -82,16 +82,16 @@ class Followed:
 
     def _checked(self) -> list[tuple[Any, ...]]:
         table = self.wh.table(self.name)
-        found = _tuples(table)
+        found = tuples_of(table)
         items = [Item(n, n, None, FREE if n in self.free else EXACT) for n in table.columns]
-        wrong = differences(_tuples(self.wh.sql(self.query)), found, items)
+        wrong = differences(tuples_of(self.wh.sql(self.query)), found, items)
         assert not wrong, f"{self.query}\n{wrong}"
         if self.free:
             self.verify()
         return found
 
 
-def _parts(ddl: str) -> list[str]:
+def ddl_parts(ddl: str) -> list[str]:
     """Split DDL at the commas between columns."""
     depth, made = 0, [""]
     for char in ddl:
@@ -103,10 +103,12 @@ def _parts(ddl: str) -> list[str]:
     return made
 
 
-def _tuples(frame: Any) -> list[tuple[Any, ...]]:
+def tuples_of(frame: Any) -> list[tuple[Any, ...]]:
+    """Return the rows of a frame as Python values that can be compared."""
     columns = [[plain(v) for v in column.to_pylist()] for column in frame.toArrow().columns]
     return list(zip(*columns, strict=True)) if columns else []
 
 
-def _order(row: tuple[Any, ...]) -> list[tuple[bool, str, Any]]:
+def row_order(row: tuple[Any, ...]) -> list[tuple[bool, str, Any]]:
+    """Return the place of a row among others, NULL first."""
     return [(v is not None, "" if isinstance(v, int | float) else type(v).__name__, 0 if v is None else v) for v in row]

@@ -249,6 +249,7 @@ class Edit:
             "query": change.query,
             "mode": change.mode.value,
             "schedule": change.schedule,
+            "when_full": change.when_full.value,
             "definition": change.definition,
             "frontier": change.frontier,
         }

@@ -34,16 +34,16 @@ class Opened:
     location: str
 
 
-def create_catalog(url: str, location: str, options: Options) -> Opened:
+def create_catalog(url: str, location: str, options: Options, migrations: Migrations = CURRENT) -> Opened:
     """Make a new catalog at `url`; `location` is where the warehouse keeps its files."""
     target = catalog_url(url)
 
     def build(database: Database) -> None:
-        database.write(_filled(database, location))
+        database.write(_filled(database, location, migrations))
 
     if target.get_backend_name() == "sqlite":
         create_file(_path(target), options, build)
-        return open_catalog(url, options)
+        return open_catalog(url, options, migrations)
     database = PostgresDatabase(target, options)
     try:
         build(database)
@@ -99,7 +99,7 @@ def _path(url: URL) -> Path:
     return Path(url.database or "").absolute()
 
 
-def _filled(database: Database, location: str) -> Callable[[Connection], None]:
+def _filled(database: Database, location: str, migrations: Migrations) -> Callable[[Connection], None]:
     """Return the work that builds the schema and writes the one row of `warehouse`."""
 
     def work(connection: Connection) -> None:
@@ -111,9 +111,9 @@ def _filled(database: Database, location: str) -> Callable[[Connection], None]:
                     hint="Connect to it, or name another schema: ?schema=name at the end of the address.",
                 )
             create_schema(connection, database.schema)
-        upgrade(connection, CURRENT)
+        upgrade(connection, migrations)
         row = {
-            "format": FORMAT,
+            "format": migrations.format,
             "warehouse_id": uuid4().hex,
             "location": location,
             "created_at": connection.scalar(select(database.now)),

@@ -16,6 +16,7 @@ from headwater.model.tables import (
     RefreshMode,
     RefreshRecord,
     StreamTable,
+    WhenFull,
 )
 
 T = TypeVar("T")
@@ -99,7 +100,7 @@ def batch_of(row: Sequence[Any]) -> Batch:
 
 def stream_of(row: Sequence[Any]) -> StreamTable:
     """Make a stream table from the columns of `streams`, in their order."""
-    return StreamTable(row[0], row[1], RefreshMode(row[2]), *row[3:])
+    return StreamTable(row[0], row[1], RefreshMode(row[2]), row[3], WhenFull(row[4]), *row[5:])
 
 
 def record_row(record: RefreshRecord) -> dict[str, Any]:

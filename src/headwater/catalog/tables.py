@@ -28,7 +28,7 @@ from sqlalchemy import (
     text,
 )
 
-FORMAT = 1
+FORMAT = 2
 """The format this code reads and writes: the number of its last migration."""
 
 metadata = MetaData(
@@ -185,6 +185,7 @@ streams = Table(
     Column("query", Text, nullable=False),
     Column("mode", String(16), nullable=False),
     Column("schedule", Text),
+    Column("when_full", String(16), nullable=False, server_default="warn"),
     Column("definition", Text, nullable=False),
     Column("frontier", Counter),
     Column("status", Text, nullable=False),

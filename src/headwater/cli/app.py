@@ -185,13 +185,18 @@ def sql(
             _run_statement(warehouse, out, text, limit)
 
 
-@app.command(epilog="Examples: `headwater refresh`, `headwater refresh sales`")
-def refresh(name: Name = None, target: Target = ".", as_json: AsJson = False) -> None:
+@app.command(epilog="Examples: `headwater refresh`, `headwater refresh sales`, `headwater refresh sales --full`")
+def refresh(
+    name: Name = None,
+    full: Annotated[bool, typer.Option("--full", help="Compute everything anew, whatever changed.")] = False,
+    target: Target = ".",
+    as_json: AsJson = False,
+) -> None:
     """Bring stream tables up to date."""
     out = output_for(as_json=as_json)
     with opened(target, out) as warehouse:
         with out.steps("Refreshing", None) as steps:
-            reports = warehouse.refresh(name, progress=_progress(steps, "Refreshing"))
+            reports = warehouse.refresh(name, full=full, progress=_progress(steps, "Refreshing"))
         rows = [views.record_of(r) for r in views.as_list(reports)]
         out.records(views.REFRESH, rows, empty="There are no stream tables yet.")
 
@@ -279,7 +284,9 @@ def _run_prompt(warehouse: Warehouse, out: Output, limit: int) -> None:
 def _run_statement(warehouse: Warehouse, out: Output, statement: str, limit: int) -> None:
     result: Any = warehouse.sql(statement)
     if not hasattr(result, "collect"):
-        out.message(result.message, {"rows_affected": result.rows_affected})
+        out.message(result.message, {"rows_affected": result.rows_affected, "notices": result.notices})
+        for notice in result.notices:
+            out.note(f"notice: {notice}")
         return
     rows = (result.limit(limit + 1) if limit else result).collect()
     more = bool(limit) and len(rows) > limit

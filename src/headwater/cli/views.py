@@ -25,6 +25,7 @@ STATUS = (
     Column("rows", "rows", Shown.COUNT),
     Column("version", "version", Shown.COUNT),
     Column("mode", "mode"),
+    Column("when_full", "when full"),
     Column("schedule", "schedule"),
     Column("status", "status", Shown.ACTION),
     Column("freshness", "freshness", Shown.ACTION),

@@ -112,12 +112,12 @@ def exact_sum(arg: Expression, type_: str, filter_: Expression | None) -> Accumu
 
     def parts(row: ChangeRow) -> tuple[AggregateCall, ...]:
         value = call(
-            f"CASE WHEN {{0}} THEN {{1}} WHEN {{2}} THEN CAST({{4}} AS {wide}) WHEN {{3}} THEN -CAST({{4}} AS {wide}) END",
+            f"CASE WHEN {{0}} THEN {{1}} WHEN {{2}} THEN {{4}} WHEN {{3}} THEN {negated(wide).replace('{0}', '{4}')} END",
             row.is_old,
             row.old[0],
             row.plus,
             row.minus,
-            row.args[0],
+            call(f"CAST({{0}} AS {wide})", row.args[0]),
         )
         lost = call("({0} AND {1} IS NULL)", row.is_old, row.old[0])
         return (
@@ -141,6 +141,17 @@ def exact_sum(arg: Expression, type_: str, filter_: Expression | None) -> Accumu
         merge=lambda old, part: (call("CASE WHEN NOT {0} THEN {1} END", part[2], whole(part[0], part[1])),),
         rescan=lambda new: call("({0} IS NULL)", new[0]),
     )
+
+
+def negated(type_: str) -> str:
+    """Return a form that negates a decimal of this type exactly.
+
+    Spark's minus rounds to 34 digits, and 0 - x may drop decimal places: wider numbers get their sign as texts.
+    """
+    if decimal_parts(type_)[0] <= 34:
+        return "(-{0})"
+    text = "CAST({0} AS STRING)"
+    return f"CAST(CASE WHEN {{0}} < 0 THEN substring({text}, 2) ELSE concat('-', {text}) END AS {type_})"
 
 
 def sum_type(type_: str) -> str:
@@ -247,8 +258,10 @@ FLOAT_SUM_RESULT = (
 )
 
 
-def extremum(arg: Expression, type_: str, filter_: Expression | None, *, largest: bool, size: int) -> Accumulator:
-    """Keep the `size` best values of a group, duplicates included, and the number of all its values.
+def extremum(
+    arg: Expression, type_: str, filter_: Expression | None, *, largest: bool, size: int, needed: int = 1
+) -> Accumulator:
+    """Keep the `size` best values of a group, duplicates included, and the number of all its values; `needed` of them are shown.
 
     The buffer is a prefix of the group's sorted values. Of the inserted and the deleted values only the best `size` are looked at;
     beyond the last value known on any side nothing is known, so the buffer is cut there:
@@ -256,7 +269,7 @@ def extremum(arg: Expression, type_: str, filter_: Expression | None, *, largest
         new = (old + best inserted) - best deleted,  cut at the last old value unless the buffer held all values,
               at the last inserted one seen if there were more, and before the last deleted one seen if there were more
 
-    What remains is again a prefix. Only a group whose buffer runs empty while it still has values is read again.
+    What remains is again a prefix. Only a group whose buffer holds fewer than are needed, though there are more, is read again.
     """
     best = f"{'max' if largest else 'min'}_by({{0}}, {{0}}, {size})"
     order = "(a, b) -> CASE WHEN a > b THEN -1 WHEN a < b THEN 1 ELSE 0 END" if largest else None
@@ -309,5 +322,5 @@ def extremum(arg: Expression, type_: str, filter_: Expression | None, *, largest
         finish=lambda made: (made[0], call(f"coalesce({{0}}, {none})", made[1])),
         parts=parts,
         merge=merge,
-        rescan=lambda new: call("({0} > 0 AND size({1}) = 0)", new[0], new[1]),
+        rescan=lambda new: call(f"(size({{1}}) < least({{0}}, {needed}))", new[0], new[1]),
     )

@@ -21,7 +21,20 @@ from dataclasses import dataclass, replace
 
 from headwater.delta.accumulators import FLOATS, Accumulator, ChangeRow, counter
 from headwater.delta.aggregates import NO_DISTINCT, ROW_COUNT, Kept, Strategy, kept
-from headwater.delta.context import WEIGHT, DeltaContext, StateStage, call, null_of, source_column, state_field
+from headwater.delta.context import (
+    WEIGHT,
+    Delta,
+    DeltaContext,
+    DeltaOptions,
+    StateStage,
+    Term,
+    call,
+    null_of,
+    source_column,
+    stage_place,
+    state_field,
+)
+from headwater.delta.near import Pair, restricted
 from headwater.model.schema import TableSchema
 from headwater.plan.expressions import AggregateCall, Column, ColumnRef, Expression, Literal, column_ids, substituted
 from headwater.plan.operators import (
@@ -37,7 +50,10 @@ from headwater.plan.operators import (
     Side,
     Stage,
     Union,
+    walk_operators,
 )
+
+_ROW_BY_ROW = (Scan, Filter, Project, Expand, Union, Aggregate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +87,17 @@ class _Design:
         return self.columns[len(self.groups) :]
 
 
-def aggregate_delta(op: Aggregate, ctx: DeltaContext) -> Operator:
-    """Declare the stage that keeps the state of `op`; return the tree that turns its rows into rows of `op`."""
+def aggregate_delta(op: Aggregate, ctx: DeltaContext) -> Delta:
+    """Declare the stage that keeps the state of `op`; return the term that turns its rows into rows of `op`."""
     design = _design(op, ctx)
-    keys = _changes(op, design, ctx)
-    number = len(ctx.stages)  # distinct sources have declared their own stages by now
-    name = f"state{number}"
-    keys_stage = Stage(f"keys{number}", keys.output)
+    keys, key_columns = _changes(op, design, ctx)
+    number = len(ctx.stages)  # what the input needs has declared its own stages by now
+    name = ctx.state_names.get(op, f"state{number}")
+    keys_stage = Stage(f"keys{number}", key_columns)
     flag = ctx.fresh("rescan", "BOOLEAN", nullable=False)
     paired = ctx.fresh("paired", "BOOLEAN", nullable=False)
     schema = TableSchema(tuple(state_field(c) for c in design.columns), tuple(g.name for g in design.groups))
-    old = Scan(name, design.columns, tuple(c.name for c in design.columns), Side.OLD)
+    old = Scan(name, design.columns, tuple(c.name for c in design.columns), Side.KEPT)
     changed_old = _restrict_old(old, keys_stage, design)
     if design.strategy is Strategy.RESCAN:
         delta, few = (_old_rows(o, design, flag, paired) for o in (changed_old, old))
@@ -91,7 +107,7 @@ def aggregate_delta(op: Aggregate, ctx: DeltaContext) -> Operator:
         many = _apart(op, old, keys_stage, design, flag, paired, ctx) if op.calls else few
     rescan_groups = tuple(ctx.again(g) for g in design.groups)
     rescan_stage = Stage(f"rescan{number}", rescan_groups)
-    fresh_input = ctx.current(op.input)
+    fresh_input = ctx.new(op.input)
     ctx.stages.append(
         StateStage(
             name=name,
@@ -99,6 +115,7 @@ def aggregate_delta(op: Aggregate, ctx: DeltaContext) -> Operator:
             columns=design.columns,
             groups=design.groups,
             keys=keys,
+            keys_columns=key_columns,
             keys_name=keys_stage.name,
             delta=delta,
             delta_of_few=few,
@@ -112,6 +129,7 @@ def aggregate_delta(op: Aggregate, ctx: DeltaContext) -> Operator:
             strategy=design.strategy.value,
             always_rescan=design.strategy is Strategy.RESCAN,
             source_groups=tuple(source_column(op.input, g) for g in op.groups),
+            is_direct=all(isinstance(o, _ROW_BY_ROW) for o in walk_operators(op.input)),
         )
     )
     results = _results(op, design)
@@ -119,7 +137,12 @@ def aggregate_delta(op: Aggregate, ctx: DeltaContext) -> Operator:
     changed: Operator = Stage(name, (*design.columns, WEIGHT, paired))
     if not op.calls:  # a group that lasts has no values that could change
         changed = Filter(changed, call("NOT {0}", ColumnRef(paired.id)))
-    return Project(changed, (*results, Named.same(WEIGHT)))
+    return (Term((stage_place(name),), Project(changed, (*results, Named.same(WEIGHT)))),)
+
+
+def strategy_of(op: Aggregate, options: DeltaOptions) -> Strategy:
+    """Say how the state of `op` follows changes."""
+    return _design(op, DeltaContext(rules=lambda op, ctx: (), options=options)).strategy
 
 
 # design ---------------------------------------------------------------------------------------------------------------------
@@ -234,38 +257,36 @@ def _read_columns(design: _Design) -> list[int]:
     return list(found)
 
 
-def _changes(op: Aggregate, design: _Design, ctx: DeltaContext) -> Operator:
+def _changes(op: Aggregate, design: _Design, ctx: DeltaContext) -> tuple[Delta, tuple[Column, ...]]:
     """Return the change rows that the state follows: groups, arguments, weight, and which source they come from."""
     groups = tuple(ctx.again(g) for g in design.groups)
     tag = ctx.fresh("source", "INT", nullable=False)
+    delta = ctx.delta(op.input)
     if design.strategy is Strategy.RESCAN:
-        changes = ctx.delta(op.input)
-        return Project(changes, (*_group_items(op, groups), Named.same(WEIGHT), Named(tag, Literal("0"))))
+        items = (*_group_items(op, groups), Named.same(WEIGHT), Named(tag, Literal("0")))
+        return tuple(t.over(lambda tree: Project(tree, items)) for t in delta), (*groups, WEIGHT, tag)
     by_id = {c.id: c for c in op.input.output}
     wanted = [by_id[i] for i in _read_columns(design)]
     args = tuple(ctx.again(c) for c in wanted)
-    main = Project(
-        ctx.delta(op.input),
-        (
-            *_group_items(op, groups),
-            *(Named(new, ColumnRef(old.id)) for new, old in zip(args, wanted, strict=True)),
-            Named.same(WEIGHT),
-            Named(tag, Literal("0")),
-        ),
+    main = (
+        *_group_items(op, groups),
+        *(Named(new, ColumnRef(old.id)) for new, old in zip(args, wanted, strict=True)),
+        Named.same(WEIGHT),
+        Named(tag, Literal("0")),
     )
-    branches: list[Operator] = [main]
+    terms = [t.over(lambda tree: Project(tree, main)) for t in delta]
     for number, (values, filter_) in enumerate(design.distinct, start=1):
         value_ids = {v.id for v in values if isinstance(v, ColumnRef)}
         counted = Aggregate(
             _present(op.input, values, filter_), _merge_columns(op.groups, [by_id[i] for i in sorted(value_ids)]), ()
         )
-        items: list[Named] = [Named(ctx.again(n.column), n.expression) for n in _group_items(op, groups)]
-        for column in wanted:
+        items = tuple(_group_items(op, groups))
+        for new, column in zip(args, wanted, strict=True):
             value = ColumnRef(column.id) if column.id in value_ids else null_of(column.type)
-            items.append(Named(ctx.again(column), value))
-        items += [Named.same(WEIGHT), Named(ctx.again(tag), Literal(str(number)))]
-        branches.append(Project(ctx.delta(counted), tuple(items)))
-    return Union(tuple(branches), (*groups, *args, WEIGHT, tag))
+            items = (*items, Named(new, value))
+        items = (*items, Named.same(WEIGHT), Named(tag, Literal(str(number))))
+        terms += [t.over(lambda tree, row=items: Project(tree, row)) for t in ctx.delta(counted)]  # type: ignore[misc]
+    return tuple(terms), (*groups, *args, WEIGHT, tag)
 
 
 def _merge_columns(groups: Sequence[Column], values: Sequence[Column]) -> tuple[Column, ...]:
@@ -483,8 +504,8 @@ def _rescanned(op: Aggregate, fresh_input: Operator, keys: Stage, design: _Desig
     if not op.groups:
         computed = _computed(op, fresh_input, design, ctx)
         return SemiJoin(computed, keys, tuple(zip(design.groups, keys.columns, strict=True)))
-    restricted = SemiJoin(fresh_input, keys, tuple(zip(op.groups, keys.columns, strict=True)))
-    return _computed(op, restricted, design, ctx)
+    pairs = [Pair(g, k) for g, k in zip(op.groups, keys.columns, strict=True)]
+    return _computed(op, restricted(fresh_input, keys, pairs), design, ctx)
 
 
 def _computed(op: Aggregate, source: Operator, design: _Design, ctx: DeltaContext) -> Operator:

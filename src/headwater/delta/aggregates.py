@@ -34,6 +34,10 @@ ALGEBRAIC = frozenset({"count", "count_if", "sum", "avg", "min", "max", *ONE, *T
 """Functions that may be kept from hidden state; all their arguments are columns."""
 
 
+FIRST_ROWS = "first_rows"
+"""Names the aggregate that a LIMIT is: of rows, written so that they sort as wanted, `limit` after `offset`."""
+
+
 ROW_COUNT = "rows"
 """Names the accumulator that counts all rows of a group: every state keeps it anyway."""
 
@@ -87,6 +91,8 @@ def kept(aggregate: AggregateCall, types: Sequence[str], result_type: str, optio
         return Kept(
             Strategy.BEST_VALUES, ((f"{name} {key}", accumulator),), lambda s: call("try_element_at({0}, 1)", s[0][1])
         )
+    if name == FIRST_ROWS:
+        return _first_rows(args, type_, filter_, key, options)
     if options.float_exact:
         return None
     if name in ONE and _is_number(type_):
@@ -131,6 +137,20 @@ def _sum_or_avg(
     else:
         form = _decimal_average(type_, result_type)
     return Kept(Strategy.ALGEBRAIC, accumulators, lambda s: call(form, s[0][0], s[1][0]))
+
+
+def _first_rows(
+    args: tuple[Expression, ...], type_: str, filter_: Expression | None, key: str, options: DeltaOptions
+) -> Kept:
+    limit, offset = (int(a.sql) for a in args[1:])
+    needed = limit + offset
+    size = 2 * needed + options.extremum_buffer
+    accumulator = extremum(args[0], type_, filter_, largest=False, size=size, needed=needed)
+    return Kept(
+        Strategy.BEST_VALUES,
+        ((f"{FIRST_ROWS} {key}", accumulator),),
+        lambda s: call(f"slice({{0}}, {offset + 1}, {limit})", s[0][1]),
+    )
 
 
 def _avg_is_exact(type_: str) -> bool:

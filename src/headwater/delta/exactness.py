@@ -6,10 +6,14 @@ and wrong wherever it is tested for equality: two groups with "the same" sum may
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headwater.delta.accumulators import FLOATS
 from headwater.delta.aggregates import ALGEBRAIC
+from headwater.delta.near import equalities
 from headwater.plan.expressions import Call, Column, ColumnRef, Expression
-from headwater.plan.operators import Aggregate, Expand, Operator, Project, Union
+from headwater.plan.operators import Aggregate, Expand, Generate, Join, Operator, Project, Top, Union, Window
+from headwater.plan.unique import unique_keys
 
 _SUMS = ALGEBRAIC - {"min", "max"}
 _ROUNDING = frozenset({"round", "bround", "floor", "ceil"})
@@ -17,9 +21,37 @@ _BY_VALUE = frozenset({"collect_set", "mode", "histogram_numeric", "approx_count
 
 
 def compared_sums(op: Operator) -> list[str]:
-    """Return what an aggregate tests for equality although it is a floating-point sum, or computed from one without rounding."""
-    if not isinstance(op, Aggregate):
-        return []
+    """Return what an operator tests for equality or orders by although it is a floating-point sum, or computed from one unrounded."""
+    match op:
+        case Join():
+            inexact = _inexact(op.left) | _inexact(op.right)
+            keys = [(a, b) for a, b, _ in equalities(op.conditions)]
+            return ["JOIN ON a floating-point sum" for pair in keys if any(_depends(x, inexact) for x in pair)][:1]
+        case Window():
+            inexact = _inexact(op.input)
+            used = [*op.partition, *_deciding(op, op.partition)]
+            return [f"OVER (... {c.name})" for c in used if c.id in inexact]
+        case Top():
+            inexact = _inexact(op.input)
+            return [f"ORDER BY {c.name}" for c in _deciding(op, ()) if c.id in inexact]
+        case Aggregate():
+            return _compared_by_aggregate(op)
+        case _:
+            return []
+
+
+def _deciding(op: Window | Top, known: Sequence[Column]) -> list[Column]:
+    """Return the columns of an order that decide between any two rows: none after those that tell all rows apart."""
+    keys = unique_keys(op.input, lambda table: ())
+    found: list[Column] = []
+    for key in op.order:
+        if any(unique <= {c.id for c in (*known, *found)} for unique in keys):
+            break
+        found.append(key.column)
+    return found
+
+
+def _compared_by_aggregate(op: Aggregate) -> list[str]:
     inexact = _inexact(op.input)
     calls = [c.call for c in op.calls if c.call.distinct or c.call.name in _BY_VALUE]
     return [
@@ -39,6 +71,10 @@ def _inexact(op: Operator) -> set[int]:
         made += [(i.column, _depends(i.expression, below)) for i in op.items]
     elif isinstance(op, Expand):
         made += [(c, any(_depends(row[i], below) for row in op.rows)) for i, c in enumerate(op.columns)]
+    elif isinstance(op, Window):
+        made += [(c.column, any(_depends(a, below) for a in c.call.args)) for c in op.calls]
+    elif isinstance(op, Generate):
+        made += [(c, _depends(op.generator, below)) for c in op.columns]
     elif isinstance(op, Union):
         made += [(c, any(b.output[i].id in below for b in op.inputs)) for i, c in enumerate(op.output)]
     below |= {c.id for c, depends in made if depends and c.type in FLOATS}

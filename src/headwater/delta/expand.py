@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headwater.delta.context import WEIGHT, DeltaContext
+from headwater.delta.context import WEIGHT, Delta, DeltaContext
 from headwater.plan.expressions import ColumnRef
 from headwater.plan.operators import Expand, Operator
 
 
-def expand_delta(op: Expand, ctx: DeltaContext) -> Operator:
+def expand_delta(op: Expand, ctx: DeltaContext) -> Delta:
     """Return the expansion of the changes of its input."""
-    return replace(
-        op,
-        input=ctx.delta(op.input),
-        rows=tuple((*row, ColumnRef(WEIGHT.id)) for row in op.rows),
-        columns=(*op.columns, WEIGHT),
-    )
+    rows = tuple((*row, ColumnRef(WEIGHT.id)) for row in op.rows)
+
+    def expanded(tree: Operator) -> Operator:
+        return replace(op, input=tree, rows=rows, columns=(*op.columns, WEIGHT))
+
+    return tuple(t.over(expanded) for t in ctx.delta(op.input))

@@ -8,10 +8,10 @@ condition arrives as its old row and its new row, and each is judged by its own 
 
 from __future__ import annotations
 
-from headwater.delta.context import DeltaContext
-from headwater.plan.operators import Filter, Operator
+from headwater.delta.context import Delta, DeltaContext
+from headwater.plan.operators import Filter
 
 
-def filter_delta(op: Filter, ctx: DeltaContext) -> Operator:
+def filter_delta(op: Filter, ctx: DeltaContext) -> Delta:
     """Return the filter over the changes of its input."""
-    return op.with_inputs(ctx.delta(op.input))
+    return tuple(t.over(op.with_inputs) for t in ctx.delta(op.input))

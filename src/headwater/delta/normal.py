@@ -13,17 +13,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from headwater.delta.aggregates import ALGEBRAIC, is_counted_constant
+from headwater.delta.matching import split
 from headwater.plan.expressions import AggregateCall, Call, Column, ColumnRef, Expression, Literal, column_ids
 from headwater.plan.operators import (
     Aggregate,
-    Expand,
     Filter,
+    Join,
+    JoinKind,
     Named,
     NamedAggregate,
     Operator,
     Project,
     Scan,
-    Union,
+    Top,
+    Window,
     walk_operators,
 )
 
@@ -121,8 +124,48 @@ def _keyed(op: Operator, key_of: Callable[[str], SourceKey], ids: _Ids) -> tuple
         one = ids.column("__one", "INT", nullable=False)
         items = (*(Named.same(c) for c in op.output), Named(one, Literal("0")))
         return Project(op, items), (one,)
-    assert isinstance(op, Expand | Union), f"no key rule for {type(op).__name__}"
+    if isinstance(op, Join):
+        return _keyed_join(op, key_of, ids)
+    if isinstance(op, Window | Top):
+        child, key = _keyed(op.input, key_of, ids)
+        return _reordered(op.with_inputs(child), op.output), key
     return op, None
+
+
+def _keyed_join(op: Join, key_of: Callable[[str], SourceKey], ids: _Ids) -> tuple[Operator, tuple[Column, ...] | None]:
+    """A pair is identified by its two rows, a left row alone by itself; of a side that is met once at most, the other side says it."""
+    left, left_key = _keyed(op.left, key_of, ids)
+    if left_key is None:
+        return op, None
+    if op.kind in (JoinKind.SEMI, JoinKind.ANTI, JoinKind.EXISTENCE):
+        return _reordered(op.with_inputs(left, op.right), op.output), left_key
+    if op.kind is JoinKind.SINGLE:
+        return _reordered(op.with_inputs(left, op.right), op.output), left_key
+    right, right_key = _keyed(op.right, key_of, ids)
+    if right_key is None:
+        return op, None
+    joined = op.with_inputs(left, right)
+    assert isinstance(joined, Join)
+    keys, _ = split(joined)
+    met = {k.right.id for k in keys if isinstance(k.right, ColumnRef)}
+    if op.kind in (JoinKind.INNER, JoinKind.LEFT) and {c.id for c in right_key} <= met:
+        return _reordered(joined, op.output), left_key
+    met = {k.left.id for k in keys if isinstance(k.left, ColumnRef)}
+    if op.kind is JoinKind.INNER and {c.id for c in left_key} <= met:
+        return _reordered(joined, op.output), right_key
+    both = (*left_key, *right_key)
+    if op.kind is not JoinKind.INNER:
+        both = tuple(replace(c, nullable=True) for c in both)
+    return _reordered(joined, op.output), both
+
+
+def _reordered(op: Operator, first: tuple[Column, ...]) -> Operator:
+    """Return `op` with these columns before all others."""
+    if op.output[: len(first)] == first:
+        return op
+    known = {c.id for c in first}
+    rest = tuple(c for c in op.output if c.id not in known)
+    return Project(op, tuple(Named.same(c) for c in (*first, *rest)))
 
 
 def _keyed_scan(op: Scan, key: SourceKey, ids: _Ids) -> tuple[Operator, tuple[Column, ...] | None]:

@@ -10,12 +10,11 @@ Relies on: every expression is deterministic, so the old row yields today what i
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from headwater.delta.context import WEIGHT, DeltaContext
-from headwater.plan.operators import Named, Operator, Project
+from headwater.delta.context import WEIGHT, Delta, DeltaContext
+from headwater.plan.operators import Named, Project
 
 
-def project_delta(op: Project, ctx: DeltaContext) -> Operator:
+def project_delta(op: Project, ctx: DeltaContext) -> Delta:
     """Return the projection of the changes of its input."""
-    return replace(op, input=ctx.delta(op.input), items=(*op.items, Named.same(WEIGHT)))
+    items = (*op.items, Named.same(WEIGHT))
+    return tuple(t.over(lambda tree: Project(tree, items)) for t in ctx.delta(op.input))

@@ -6,15 +6,42 @@ from collections.abc import Callable
 from typing import Any
 
 from headwater.delta.aggregate import aggregate_delta
-from headwater.delta.context import DeltaContext
+from headwater.delta.context import Delta, DeltaContext
 from headwater.delta.expand import expand_delta
 from headwater.delta.filter import filter_delta
+from headwater.delta.generate import generate_delta
+from headwater.delta.join import join_delta
 from headwater.delta.project import project_delta
+from headwater.delta.recursion import recursion_delta
 from headwater.delta.scan import scan_delta
+from headwater.delta.top import top_delta
 from headwater.delta.union import union_delta
-from headwater.plan.operators import Aggregate, Expand, Filter, Operator, Project, Scan, Union
+from headwater.delta.values import values_delta
+from headwater.delta.window import window_delta
+from headwater.plan.operators import (
+    Aggregate,
+    Expand,
+    Filter,
+    Generate,
+    Join,
+    Operator,
+    Project,
+    Recursion,
+    Scan,
+    Stage,
+    Top,
+    Union,
+    Values,
+    Window,
+)
 
-DeltaRule = Callable[[Any, DeltaContext], Operator]
+DeltaRule = Callable[[Any, DeltaContext], Delta]
+
+
+def stage_delta(op: Stage, ctx: DeltaContext) -> Delta:
+    """What a recursion reads of itself does not change by itself: `delta/recursion.py` follows it, round after round."""
+    return ()
+
 
 RULES: dict[type[Operator], DeltaRule] = {
     Scan: scan_delta,
@@ -23,9 +50,16 @@ RULES: dict[type[Operator], DeltaRule] = {
     Expand: expand_delta,
     Aggregate: aggregate_delta,
     Union: union_delta,
+    Join: join_delta,
+    Window: window_delta,
+    Top: top_delta,
+    Generate: generate_delta,
+    Values: values_delta,
+    Recursion: recursion_delta,
+    Stage: stage_delta,
 }
 
 
-def delta_of(op: Operator, ctx: DeltaContext) -> Operator:
-    """Return the tree that yields the changes of `op`."""
+def delta_of(op: Operator, ctx: DeltaContext) -> Delta:
+    """Return the changes of `op` as terms."""
     return RULES[type(op)](op, ctx)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headwater.delta.context import WEIGHT, DeltaContext
-from headwater.plan.operators import Operator, Scan, Side
+from headwater.delta.context import WEIGHT, Delta, DeltaContext, Term, changes_place
+from headwater.plan.operators import Scan, Side
 
 
-def scan_delta(op: Scan, ctx: DeltaContext) -> Operator:
+def scan_delta(op: Scan, ctx: DeltaContext) -> Delta:
     """Return the scan of the table's changes, with their weight."""
-    return replace(op, side=Side.DELTA, columns=(*op.columns, WEIGHT), names=(*op.names, WEIGHT.name))
+    tree = replace(op, side=Side.DELTA, columns=(*op.columns, WEIGHT), names=(*op.names, WEIGHT.name))
+    return (Term((changes_place(op.table),), tree),)

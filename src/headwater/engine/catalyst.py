@@ -5,7 +5,8 @@ a leaf is recognised after Catalyst has removed all names. The analyzed plan is 
 replaces functions by internal ones that cannot be written back as SQL. For the same reason ReplaceExpressions is not among the
 rules applied here: a function that Spark implements by a replacement keeps its own class, and with it its name.
 
-The rules do not enter the plans of scalar subqueries; those stay as expressions, and the reader of the plan refuses them.
+The rules do not enter the plans of scalar subqueries that stay as expressions. They are applied to those plans by themselves, and
+the result hangs at the expression.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from headwater.engine.catalyst_fields import annotated_nodes
+from headwater.engine.catalyst_fields import Annotator, nodes_with_nested
+from headwater.engine.nested import InSubqueries
 from headwater.errors import QueryError, SparkUnavailableError
 from headwater.model.analyzed import AnalyzedQuery, OutputField
 from headwater.model.types import field_ddl
@@ -35,6 +37,7 @@ _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer."
 RULES: tuple[str, ...] = (
     _ANALYSIS + "EliminateSubqueryAliases",
     _ANALYSIS + "EliminateView",
+    "org.apache.spark.sql.catalyst.expressions.EliminatePipeOperators",
     _OPTIMIZER + "InlineCTE",
     _OPTIMIZER + "ReplaceIntersectWithSemiJoin",
     _OPTIMIZER + "ReplaceExceptWithAntiJoin",
@@ -42,16 +45,25 @@ RULES: tuple[str, ...] = (
     _OPTIMIZER + "RewriteIntersectAll",
     _OPTIMIZER + "ReplaceDistinctWithAggregate",
     _OPTIMIZER + "ReplaceDeduplicateWithAggregate",
+    _OPTIMIZER + "OptimizeOneRowRelationSubquery",
     _OPTIMIZER + "PullupCorrelatedPredicates",
     _OPTIMIZER + "RewriteCorrelatedScalarSubquery",
+    _OPTIMIZER + "EliminateOuterJoin",
     _OPTIMIZER + "RewritePredicateSubquery",
     _OPTIMIZER + "RewriteLateralSubquery",
+    _OPTIMIZER + "BooleanSimplification",
     _OPTIMIZER + "PushDownPredicates",
     _OPTIMIZER + "ColumnPruning",
     _OPTIMIZER + "CollapseProject",
     _OPTIMIZER + "CombineUnions",
+    _ANALYSIS + "UpdateAttributeNullability",
 )
-"""Applied in this order, twice."""
+"""Applied in this order, again and again until nothing changes: a subquery in a subquery takes a round per level."""
+
+PULL_UP = _OPTIMIZER + "PullupCorrelatedPredicates"
+"""Applied in subqueries of subqueries too (`engine/nested.py`), before all levels become joins."""
+
+_ROUNDS = 8
 
 
 class CatalystPlanner:
@@ -75,10 +87,10 @@ class CatalystPlanner:
 
     def frame(self, schema: StructType, table: str) -> DataFrame:
         """Return a frame without rows whose leaf is recognised as a scan of `table`."""
-        jvm = self._jvm
-        java_schema = jvm.org.apache.spark.sql.types.DataType.fromJson(_tagged(schema, table).json())
-        rows = jvm.java.util.ArrayList()
-        return DataFrame(self._session._jsparkSession.createDataFrame(rows, java_schema), self._session)
+        java_schema = self._jvm.org.apache.spark.sql.types.DataType.fromJson(_tagged(schema, table).json())
+        # Rows that Catalyst cannot look into: it takes two empty local tables of one schema for the same table.
+        rows = self._session.sparkContext._jsc.emptyRDD().rdd()
+        return DataFrame(self._session._jsparkSession.internalCreateDataFrame(rows, java_schema, False), self._session)
 
     def unregister(self, name: str) -> None:
         """Forget the table `name`."""
@@ -95,11 +107,9 @@ class CatalystPlanner:
             execution = frame._jdf.queryExecution()
             plan = execution.analyzed()
             output = _fields(plan.schema())
-            for _ in range(2):
-                for rule in self._catalyst_rules():
-                    plan = rule.apply(plan)
-            nodes = annotated_nodes(plan, self._jvm, TABLE_TAG, COLUMN_TAG)
-        tables = dict.fromkeys(n["hw_scan"]["table"] for n in nodes if "hw_scan" in n)
+            plan = self._normalised(plan)
+            nodes = Annotator(self._jvm, self._normalised, TABLE_TAG, COLUMN_TAG).nodes(plan)
+        tables = dict.fromkeys(n["hw_scan"]["table"] for n in nodes_with_nested(nodes) if "hw_scan" in n)
         return AnalyzedQuery(tuple(nodes), output, tuple(tables), plan.deterministic())
 
     def schema_of(self, sql: str) -> list[tuple[str, str, bool]]:
@@ -122,13 +132,27 @@ class CatalystPlanner:
             self._names = {c: tuple(sorted(n)) for c, n in names.items()}
         return self._names
 
+    def _normalised(self, plan: Any) -> Any:
+        for _ in range(_ROUNDS):
+            before = plan
+            for rule in self._catalyst_rules():
+                plan = rule.apply(plan)
+            if plan.fastEquals(before):
+                break
+        return plan
+
     @property
     def _jvm(self) -> Any:
         return self._session._jvm
 
     def _catalyst_rules(self) -> list[Any]:
         if self._rules is None:
-            self._rules = [_rule(self._jvm, name) for name in RULES]
+            gateway = self._session.sparkContext._gateway
+            self._rules = []
+            for name in RULES:
+                self._rules.append(_rule(self._jvm, name))
+                if name == PULL_UP:
+                    self._rules.append(InSubqueries(self._jvm, gateway, self._rules[-1]))
         return self._rules
 
 

@@ -8,6 +8,7 @@ is missing: JSON is one call, every object costs several.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from headwater.model.types import field_ddl, type_ddl
@@ -33,27 +34,51 @@ _TEXT_IS_VALUE = (
 """Types (by how their name starts) whose literals JSON writes exactly."""
 
 
-def annotated_nodes(plan: Any, jvm: Any, table_tag: str, column_tag: str) -> list[Json]:
-    """Return the JSON of `plan` in preorder with the missing pieces filled in."""
-    nodes: list[Json] = json.loads(plan.toJSON())
-    _Walk(nodes, jvm, table_tag, column_tag).annotate(plan)
-    return nodes
+MOST_ROWS = 1000
+"""Constant tables with more rows are not read."""
+
+
+def nodes_with_nested(nodes: Iterable[Json]) -> Iterator[Json]:
+    """Yield the nodes of a plan and those of the plans of its subqueries, at any depth."""
+    for node in nodes:
+        yield node
+        for value in node.values():
+            for root in _expression_lists(value):
+                for expression in root:
+                    yield from nodes_with_nested(expression.get("hw_plan", ()))
+
+
+class Annotator:
+    """Reads plans as JSON with the missing pieces filled in; `normalised` is applied to the plans of scalar subqueries."""
+
+    def __init__(self, jvm: Any, normalised: Callable[[Any], Any], table_tag: str, column_tag: str) -> None:
+        self.jvm = jvm
+        self.normalised = normalised
+        self.table_tag = table_tag
+        self.column_tag = column_tag
+
+    def nodes(self, plan: Any) -> list[Json]:
+        """Return the JSON of `plan` in preorder."""
+        nodes: list[Json] = json.loads(plan.toJSON())
+        _Walk(nodes, self).annotate(plan)
+        return nodes
 
 
 class _Walk:
-    def __init__(self, nodes: list[Json], jvm: Any, table_tag: str, column_tag: str) -> None:
+    def __init__(self, nodes: list[Json], annotator: Annotator) -> None:
         self._nodes = iter(nodes)
-        self._jvm = jvm
-        self._table_tag = table_tag
-        self._column_tag = column_tag
+        self._annotator = annotator
+        self._jvm = annotator.jvm
 
     def annotate(self, plan: Any) -> None:
         node = next(self._nodes)
-        if node["num-children"] == 0:
-            self._annotate_leaf(node, plan)
-            return
         fields = json.loads(plan.schema().json())["fields"]
         node["hw_output"] = [[field_ddl(f), f["nullable"]] for f in fields]
+        if node["num-children"] == 0:
+            self._annotate_leaf(node, plan, fields)
+            return
+        if node["class"].endswith(".Generate"):
+            node["unrequiredChildIndex"] = self._field(plan.unrequiredChildIndex())
         roots = [r for key, value in node.items() if not key.startswith("hw_") for r in _expression_lists(value)]
         if any(_lacks(e) for root in roots for e in root):
             expressions = plan.expressions()
@@ -64,17 +89,29 @@ class _Walk:
         for index in range(node["num-children"]):
             self.annotate(children.apply(index))
 
-    def _annotate_leaf(self, node: Json, plan: Any) -> None:
-        fields = json.loads(plan.schema().json())["fields"]
-        tables = {f["metadata"].get(self._table_tag) for f in fields}
+    def _annotate_leaf(self, node: Json, plan: Any, fields: list[Json]) -> None:
+        table_tag, column_tag = self._annotator.table_tag, self._annotator.column_tag
+        tables = {f["metadata"].get(table_tag) for f in fields}
+        if node["class"].endswith(".LocalRelation"):
+            self._annotate_rows(node, plan, fields)
         if len(tables) != 1 or None in tables:
             return
         output = plan.output()
         columns = []
         for index, field in enumerate(fields):
             expression_id = output.apply(index).exprId().id()
-            columns.append([expression_id, field["metadata"][self._column_tag], field_ddl(field), field["nullable"]])
+            columns.append([expression_id, field["metadata"][column_tag], field_ddl(field), field["nullable"]])
         node["hw_scan"] = {"table": tables.pop(), "columns": columns}
+
+    def _annotate_rows(self, node: Json, plan: Any, fields: list[Json]) -> None:
+        rows = plan.data()
+        if rows.size() > MOST_ROWS:
+            return
+        types = [f.dataType() for f in plan.schema().fields()]
+        node["hw_types"] = [f["type"] for f in fields]
+        node["hw_rows"] = [
+            [self._value(rows.apply(i).get(j, kind), kind) for j, kind in enumerate(types)] for i in range(rows.size())
+        ]
 
     def _annotate_expression(self, flat: list[Json], start: int, expression: Any) -> int:
         """Fill the subtree that starts at `flat[start]`; return where the next one starts."""
@@ -94,6 +131,11 @@ class _Walk:
     def _fill(self, node: Json, expression: Any) -> None:
         if _is_literal(node):
             node["hw_value"] = self._value(expression.value(), expression.dataType())
+            return
+        if _is_uncorrelated_subquery(node):
+            annotator = self._annotator
+            node["hw_plan"] = annotator.nodes(annotator.normalised(expression.plan()))
+            del node["plan"]
             return
         if _is_aggregate(node):
             children = expression.children()
@@ -151,12 +193,18 @@ class _Walk:
 def _lacks(node: Json) -> bool:
     if _is_literal(node):
         return node.get("value") is not None and not _is_exact(node["dataType"])
+    if _is_uncorrelated_subquery(node):
+        return True
     known_lacks = (_null_fields(node), _hides_its_type(node), _is_aggregate(node), _is_unnamed_field(node))
     return any(known_lacks)
 
 
 def _is_literal(node: Json) -> bool:
     return bool(node["class"].endswith(".Literal"))
+
+
+def _is_uncorrelated_subquery(node: Json) -> bool:
+    return node["class"].endswith((".ScalarSubquery", ".Exists")) and not node.get("outerAttrs")
 
 
 def _is_aggregate(node: Json) -> bool:

@@ -50,6 +50,8 @@ FIXED_CONF = {
     "spark.sql.preserveCharVarcharTypeInfo": "false",
     "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
     "spark.sql.files.ignoreMissingFiles": "false",
+    # Spark 4.3 computes wrong results with this rule.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PushProjectionThroughLimitAndOffset",
     # Texts that we make hold values of users: they mean what they say.
     "spark.sql.variable.substitute": "false",
     "spark.sql.parser.escapedStringLiterals": "false",
@@ -67,6 +69,7 @@ MEANING_CONF = (
     "spark.sql.storeAssignmentPolicy",
     "spark.sql.legacy.timeParserPolicy",
     "spark.sql.mapKeyDedupPolicy",
+    "spark.sql.cteRecursionLevelLimit",
 )
 
 LOG = logging.getLogger("headwater.engine")
@@ -183,6 +186,12 @@ class Worker:
     def meaning(self) -> dict[str, str]:
         """Return the settings that a query's meaning depends on, as they are now."""
         return {k: str(self.session.conf.get(k)) for k in MEANING_CONF}
+
+    def recursion_limits(self) -> tuple[int, int]:
+        """Return after how many rounds, and after how many rows, a recursive query fails."""
+        rounds = int(self.session.conf.get("spark.sql.cteRecursionLevelLimit", "100") or 100)
+        rows = int(self.session.conf.get("spark.sql.cteRecursionRowLimit", "1000000") or 1_000_000)
+        return rounds if rounds >= 0 else 100_000, rows if rows >= 0 else 1 << 62
 
     # frames -----------------------------------------------------------------------------------------------------------------
 
@@ -306,6 +315,11 @@ class Worker:
         """Run `frame` and return its few rows."""
         with translated_errors():
             return frame.collect()
+
+    def save(self, frame: Frame, directory: str) -> None:
+        """Write the rows of `frame` as Parquet files that only this computation reads."""
+        with translated_errors():
+            frame.write.mode("errorifexists").parquet(directory)
 
     def write_parquet(self, frame: Frame, directory: str, action: str | None, hash_sql: str) -> Written:
         """Write `frame` to `directory` and return what Spark counted on the way.

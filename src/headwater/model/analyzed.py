@@ -4,7 +4,9 @@ Raw material: the nodes are Catalyst's own JSON, in preorder, each with the numb
 added under keys that start with `hw_`:
 
     hw_scan     on a leaf: the table and, per column, its expression id, its name in the table, its DDL type and nullability
-    hw_output   on every other plan node: DDL type and nullability of each output column
+    hw_output   on every plan node: DDL type and nullability of each output column
+    hw_rows, hw_types  on a constant table of not too many rows: the values, as for literals, and their types
+    hw_plan     on a scalar subquery or EXISTS that refers to nothing outside: the nodes of its own plan
     hw_value    on a literal whose JSON text is not its value (bytes, timestamps, nested values)
     hw_arguments, hw_result  on an aggregate function: the types of its arguments, and its own
     hw_type     on an expression whose JSON does not tell its type (collations inside arrays and maps, names of fields)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headwater.model.schema import TableSchema
-from headwater.model.tables import Batch, DataFile, RefreshMode, RefreshRecord, Table
+from headwater.model.tables import Batch, DataFile, RefreshMode, RefreshRecord, Table, WhenFull
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,7 @@ class DefineStream:
     query: str
     mode: RefreshMode
     schedule: str | None
+    when_full: WhenFull
     definition: str
     sources: tuple[str, ...]
     frontier: int | None = None

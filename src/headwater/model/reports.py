@@ -10,11 +10,12 @@ from headwater.model.tables import RefreshMode
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a statement that is not a query did."""
+    """What a statement that is not a query did. `notices` are what its user should know besides."""
 
     message: str
     rows_affected: int = 0
     value: Any = None
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class TableStatus:
     last_duration_ms: float | None = None
     last_error: str | None = None
     reason: str | None = None
+    when_full: str | None = None
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,17 @@ class RefreshMode(Enum):
     FULL = "FULL"
 
 
+class WhenFull(Enum):
+    """What happens to a stream table that would be computed in full though nobody asked for it."""
+
+    REFUSE = "refuse"
+    """It is not created, and not refreshed."""
+    WARN = "warn"
+    """It is computed in full, and says so in the log and in a notice."""
+    ALLOW = "allow"
+    """It is computed in full."""
+
+
 class RefreshAction(Enum):
     """What a refresh really did."""
 
@@ -128,6 +139,7 @@ class StreamTable:
     query: str
     mode: RefreshMode
     schedule: str | None
+    when_full: WhenFull
     definition: str
     frontier: int | None
     status: str = ACTIVE

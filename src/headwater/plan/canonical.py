@@ -26,14 +26,15 @@ from headwater.plan.catalyst_json import Node
 from headwater.plan.expressions import AggregateCall, Expression
 from headwater.plan.refusal import Code, Findings
 
-_NO_ORDER = re.compile(r"MAP<|VARIANT|COLLATE|GEOMETRY|GEOGRAPHY|INTERVAL(?! (YEAR|MONTH|DAY|HOUR|MINUTE|SECOND))")
+NO_ORDER = re.compile(r"MAP<|VARIANT|COLLATE|GEOMETRY|GEOGRAPHY|INTERVAL(?! (YEAR|MONTH|DAY|HOUR|MINUTE|SECOND))")
+"""Finds types whose values have no order that tells all of them apart."""
 
 
 def canonical_call(function: Node, args: tuple[Expression, ...], findings: Findings) -> AggregateCall | None:
     """Return a call that returns one of the valid answers of `function`, always the same; None after a refusal."""
     fields = function.fields
     types: list[str] = fields.get("hw_arguments") or []
-    if _NO_ORDER.search(" ".join(types[:2])):
+    if NO_ORDER.search(" ".join(types[:2])):
         name = _NAMES[function.kind]
         findings.refuse(
             Code.ORDER_DEPENDENT,
@@ -117,13 +118,7 @@ def _with_row_mates(call: AggregateCall, calls: Sequence[AggregateCall]) -> Aggr
 
 
 def _listagg(function: Node, args: tuple[Expression, ...], findings: Findings) -> AggregateCall:
-    delimiter, *orders = function.children[1:]
-    terms = []
-    for index, order in enumerate(orders, start=2):
-        direction = "DESC" if "Descending" in str(order.fields.get("direction")) else "ASC"
-        nulls = "LAST" if "NullsLast" in str(order.fields.get("nullOrdering")) else "FIRST"
-        terms.append(f"{{{index}}} {direction} NULLS {nulls}")
-    has_delimiter = not (delimiter.kind == "Literal" and delimiter.fields.get("value") is None)
+    orders = function.children[2:]
     if not orders:
         findings.notice(
             "listagg() without an order joins its values in ascending order: the order of rows is not reproducible."
@@ -131,15 +126,31 @@ def _listagg(function: Node, args: tuple[Expression, ...], findings: Findings) -
     if function.fields["hw_arguments"][0] == "STRING" and args[2:] in ((), args[:1]):
         # Beside two DISTINCT calls Spark cannot plan WITHIN GROUP (a ClassCastException of its own).
         values = "array_sort(collect_list({distinct}{0}){filter})"
-        values = f"reverse({values})" if terms and " DESC " in terms[0] else values
-        joined = f"array_join({values}, {'{1}' if has_delimiter else repr('')})"
+        values = f"reverse({values})" if orders and "Descending" in str(orders[0].fields.get("direction")) else values
+        joined = f"array_join({values}, {'{1}' if has_delimiter(function) else repr('')})"
         return AggregateCall("listagg", args[:2], f"CASE WHEN count({{0}}){{filter}} > 0 THEN {joined} END")
+    return ordered_listagg(function, args)
+
+
+def ordered_listagg(function: Node, args: tuple[Expression, ...]) -> AggregateCall:
+    """Return a listagg() that orders its values by what the query says, and then by themselves."""
+    terms = []
+    for index, order in enumerate(function.children[2:], start=2):
+        direction = "DESC" if "Descending" in str(order.fields.get("direction")) else "ASC"
+        nulls = "LAST" if "NullsLast" in str(order.fields.get("nullOrdering")) else "FIRST"
+        terms.append(f"{{{index}}} {direction} NULLS {nulls}")
     if args[0] not in args[2:]:
         terms.append("{0}")
-    separator = ", {1}" if has_delimiter else ""
+    separator = ", {1}" if has_delimiter(function) else ""
     return AggregateCall(
         "listagg", args, f"listagg({{distinct}}{{0}}{separator}) WITHIN GROUP (ORDER BY {', '.join(terms)})"
     )
+
+
+def has_delimiter(function: Node) -> bool:
+    """Say whether a listagg() puts anything between its values."""
+    delimiter = function.children[1]
+    return not (delimiter.kind == "Literal" and delimiter.fields.get("value") is None)
 
 
 def _mode(function: Node, args: tuple[Expression, ...], findings: Findings) -> AggregateCall:

@@ -42,6 +42,8 @@ class ExpressionReader:
 
     def read(self, node: Node, scope: Scope) -> Expression:
         """Return the expression, or a placeholder after recording why it is refused."""
+        if "hw_plan" in node.fields:
+            return self._subquery(node, scope)
         if self._is_refused(node):
             self._find_more_reasons(node, scope)
             return UNKNOWN
@@ -53,6 +55,11 @@ class ExpressionReader:
         if "replacement" in node.fields and len(node.children) == 1:
             return self._replaced(node, scope)
         return self.function(node, self.children(node, scope))
+
+    def _subquery(self, node: Node, scope: Scope) -> Expression:
+        if node.expression_id not in scope.subqueries and scope.columns is not None:
+            self.findings.refuse(Code.SUBQUERY_NOT_SUPPORTED, node.kind, "There is no delta rule for it in this place.")
+        return scope.subqueries.get(node.expression_id, UNKNOWN)
 
     def children(self, node: Node, scope: Scope) -> tuple[Expression, ...]:
         """Read all children."""

@@ -28,6 +28,20 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class SortKey:
+    """A column to sort by."""
+
+    column: Column
+    descending: bool = False
+    nulls_first: bool = True
+
+    @property
+    def sql(self) -> str:
+        direction, nulls = "DESC" if self.descending else "ASC", "FIRST" if self.nulls_first else "LAST"
+        return f"{self.column.sql} {direction} NULLS {nulls}"
+
+
+@dataclass(frozen=True, slots=True)
 class Expression:
     """Base of all expressions."""
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from headwater.plan.expressions import AggregateCall, Column, ColumnRef, Expression, column_ids
+from headwater.plan.expressions import AggregateCall, Column, ColumnRef, Expression, SortKey, column_ids
 
 
 class Side(Enum):
@@ -27,6 +27,20 @@ class Side(Enum):
     """The state at the frontier, consolidated."""
     NEW = "new"
     """The state refreshed to, consolidated."""
+    KEPT = "kept"
+    """Of a state table: the rows of just those groups that this refresh changes, as they were before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A column of a scan whose values matter only where they lie between those of `sources`: (place, column) of rows at hand.
+
+    `null_safe`: NULL matters where a source holds it.
+    """
+
+    name: str
+    sources: tuple[tuple[str, str], ...]
+    null_safe: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +61,16 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Scan(Operator):
-    """Rows of a table. `columns` are the plan's columns, `names` what they are called in the table."""
+    """Rows of a table. `columns` are the plan's columns, `names` what they are called in the table.
+
+    `near` limits what has to be read: rows whose values lie outside the bounds of those at hand may be left out.
+    """
 
     table: str
     columns: tuple[Column, ...]
     names: tuple[str, ...]
     side: Side = Side.PLAIN
+    near: tuple[Near, ...] = ()
 
     def __post_init__(self) -> None:
         _require(len(self.columns) == len(self.names), "a scan names each of its columns")
@@ -250,6 +268,206 @@ class SemiJoin(Operator):
 
     def with_inputs(self, *inputs: Operator) -> Operator:
         return replace(self, left=inputs[0], right=inputs[1])
+
+
+class JoinKind(Enum):
+    """What becomes of rows that match and of rows that do not. A right join is a left join read from the other side."""
+
+    INNER = "inner"
+    LEFT = "left"
+    FULL = "full"
+    SEMI = "semi"
+    ANTI = "anti"
+    EXISTENCE = "existence"
+    """Every left row once, with a column that says whether it has a match."""
+    SINGLE = "single"
+    """A left join whose left rows may have one match at most: a scalar subquery. A second one fails."""
+
+
+_LEFT_ONLY = frozenset({JoinKind.SEMI, JoinKind.ANTI, JoinKind.EXISTENCE})
+
+
+@dataclass(frozen=True, slots=True)
+class Join(Operator):
+    """Pairs of rows for which all `conditions` are true; see `JoinKind` for the others.
+
+    `exists` is the column of an existence join; `hint` is written into the text for Spark.
+    """
+
+    left: Operator
+    right: Operator
+    kind: JoinKind
+    conditions: tuple[Expression, ...] = ()
+    exists: Column | None = None
+    hint: str = ""
+
+    def __post_init__(self) -> None:
+        known = {c.id for c in self.left.output} | {c.id for c in self.right.output}
+        _require(len(known) == len(self.left.output) + len(self.right.output), "the sides of a join share no column id")
+        for condition in self.conditions:
+            missing = column_ids(condition) - known
+            _require(not missing, f"columns {sorted(missing)} are on neither side")
+        _require((self.exists is not None) == (self.kind is JoinKind.EXISTENCE), "an existence join names its column")
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return (self.left, self.right)
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        if self.kind in _LEFT_ONLY:
+            return self.left.output if self.exists is None else (*self.left.output, self.exists)
+        return (*self.left.output, *self.right.output)
+
+    def with_inputs(self, *inputs: Operator) -> Operator:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCall:
+    """A window function over `args`; `form` prints the call, `frame` is the frame clause, empty where the function takes none."""
+
+    name: str
+    args: tuple[Expression, ...]
+    form: str
+    frame: str = ""
+
+    @property
+    def sql(self) -> str:
+        return self.form.format(*(a.sql for a in self.args))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedWindow:
+    """A window function and the column it becomes."""
+
+    column: Column
+    call: WindowCall
+
+
+@dataclass(frozen=True, slots=True)
+class Window(Operator):
+    """Each input row with functions of the rows of its partition.
+
+    `order` is total wherever a function could tell equal rows apart: its result depends on the multiset of rows alone.
+    """
+
+    input: Operator
+    partition: tuple[Column, ...]
+    order: tuple[SortKey, ...]
+    calls: tuple[NamedWindow, ...]
+
+    def __post_init__(self) -> None:
+        known = {c.id for c in self.input.output}
+        _require(all(c.id in known for c in self.partition), "partition columns come from the input")
+        _require(all(k.column.id in known for k in self.order), "order columns come from the input")
+        _require_known(self.input, (a for c in self.calls for a in c.call.args))
+        _require_unique(self.output)
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return (self.input,)
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        return (*self.input.output, *(c.column for c in self.calls))
+
+    def with_inputs(self, *inputs: Operator) -> Operator:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Top(Operator):
+    """The rows that stand at places `offset + 1` to `offset + limit` of a total order; all after `offset` if `limit` is None."""
+
+    input: Operator
+    order: tuple[SortKey, ...]
+    limit: int | None
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        known = {c.id for c in self.input.output}
+        _require(all(k.column.id in known for k in self.order), "order columns come from the input")
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return (self.input,)
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        return self.input.output
+
+    def with_inputs(self, *inputs: Operator) -> Operator:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Generate(Operator):
+    """Each input row with each row that `generator` makes of it; `outer`: with NULLs if it makes none."""
+
+    input: Operator
+    generator: Expression
+    columns: tuple[Column, ...]
+    outer: bool = False
+
+    def __post_init__(self) -> None:
+        _require_known(self.input, (self.generator,))
+        _require_unique(self.output)
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return (self.input,)
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        return (*self.input.output, *self.columns)
+
+    def with_inputs(self, *inputs: Operator) -> Operator:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Values(Operator):
+    """Constant rows."""
+
+    rows: tuple[tuple[Expression, ...], ...]
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            _require(len(row) == len(self.columns), "each constant row fills its columns")
+            _require(not any(column_ids(e) for e in row), "constant rows read no columns")
+        _require_unique(self.columns)
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        return self.columns
+
+
+@dataclass(frozen=True, slots=True)
+class Recursion(Operator):
+    """`anchor` and everything that follows from it: F = anchor + step(F), where `step` reads F as `Stage(name, ...)`."""
+
+    anchor: Operator
+    step: Operator
+    name: str
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        for branch in (self.anchor, self.step):
+            _require(len(branch.output) == len(self.columns), "branches of a recursion agree in width")
+        _require_unique(self.columns)
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return (self.anchor, self.step)
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        return self.columns
+
+    def with_inputs(self, *inputs: Operator) -> Operator:
+        return replace(self, anchor=inputs[0], step=inputs[1])
 
 
 def walk_operators(op: Operator) -> Iterator[Operator]:

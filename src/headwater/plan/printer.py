@@ -9,13 +9,33 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headwater.plan.expressions import Column, Expression, quoted
-from headwater.plan.operators import Aggregate, Expand, Filter, Operator, Project, Scan, SemiJoin, Stage, Union
+from headwater.plan.operators import (
+    Aggregate,
+    Expand,
+    Filter,
+    Generate,
+    Join,
+    JoinKind,
+    Operator,
+    Project,
+    Recursion,
+    Scan,
+    SemiJoin,
+    Stage,
+    Top,
+    Union,
+    Values,
+    Window,
+)
 
 LeafName = Callable[[Scan | Stage], str]
 """Gives the text that stands in FROM for a leaf."""
 
 BROADCAST_HINT = "/*+ BROADCAST(r) */"
 """Written into joins against the keys of a change; whoever runs the text takes it out when the keys are many."""
+
+BROADCAST_LEFT_HINT = "/*+ BROADCAST(l) */"
+"""The same where the change stands on the left."""
 
 ONE_PARTITION_HINT = "/*+ COALESCE(1) */"
 """Written above a gathered union: few rows in one partition need no shuffle. Taken out when the rows are many."""
@@ -50,14 +70,95 @@ def sql(tree: Operator, leaf_name: LeafName) -> str:
             kept = _list([f"l.{c.sql}" for c in tree.output])
             left, right = sql(tree.left, leaf_name), sql(tree.right, leaf_name)
             return f"SELECT {BROADCAST_HINT} {kept} FROM ({left}) l LEFT SEMI JOIN ({right}) r ON {on}"
+        case Join():
+            return _join(tree, leaf_name)
+        case Window():
+            order = f" ORDER BY {', '.join(k.sql for k in tree.order)}" if tree.order else ""
+            parts = f"PARTITION BY {_columns(tree.partition)}" if tree.partition else ""
+            items = [f"{c.call.sql} OVER ({parts}{order} {c.call.frame}) AS {c.column.sql}" for c in tree.calls]
+            return f"SELECT {_list([*(c.sql for c in tree.input.output), *items])} FROM {_from(tree.input, leaf_name)}"
+        case Top():
+            limit = "ALL" if tree.limit is None else str(tree.limit)
+            order = f" ORDER BY {', '.join(k.sql for k in tree.order)}" if tree.order else ""
+            cut = f"{order} LIMIT {limit}" + (f" OFFSET {tree.offset}" if tree.offset else "")
+            return f"SELECT {_columns(tree.output)} FROM {_from(tree.input, leaf_name)}{cut}"
+        case Generate():
+            outer = "OUTER " if tree.outer else ""
+            view = f"LATERAL VIEW {outer}{tree.generator.sql} g AS {_columns(tree.columns)}"
+            return f"SELECT {_columns(tree.output)} FROM ({sql(tree.input, leaf_name)}) {view}"
+        case Values():
+            return _values(tree)
+        case Recursion():
+            return _recursion(tree, leaf_name)
         case _:
             raise AssertionError(f"{type(tree).__name__} does not print")
+
+
+_JOIN_WORDS = {
+    JoinKind.INNER: "JOIN",
+    JoinKind.LEFT: "LEFT JOIN",
+    JoinKind.FULL: "FULL JOIN",
+    JoinKind.SEMI: "LEFT SEMI JOIN",
+    JoinKind.ANTI: "LEFT ANTI JOIN",
+}
+
+
+def _join(tree: Join, leaf_name: LeafName) -> str:
+    left, right = f"({sql(tree.left, leaf_name)}) l", f"({sql(tree.right, leaf_name)}) r"
+    condition = " AND ".join(c.sql for c in tree.conditions)
+    where = f" WHERE {condition}" if condition else ""
+    if tree.exists is not None:
+        items = [*(c.sql for c in tree.left.output), f"EXISTS (SELECT 1 FROM {right}{where}) AS {tree.exists.sql}"]
+        return f"SELECT {_list(items)} FROM {left}"
+    if tree.kind is JoinKind.SINGLE:
+        # A scalar subquery: Spark itself refuses a second row.
+        fields = ", ".join(f"'{c.sql}', {c.sql}" for c in tree.right.output)
+        found = f"(SELECT named_struct({fields}) FROM {right}{where}) AS found"
+        kept = _list([*(c.sql for c in tree.left.output), found])
+        items = [*(c.sql for c in tree.left.output), *(f"found.{c.sql} AS {c.sql}" for c in tree.right.output)]
+        return f"SELECT {_list(items)} FROM (SELECT {kept} FROM {left})"
+    word = _JOIN_WORDS[tree.kind]
+    if not condition and tree.kind is JoinKind.INNER:
+        word = "CROSS JOIN"
+    on = f" ON {condition or 'true'}" if word != "CROSS JOIN" else ""
+    return f"SELECT {tree.hint}{' ' if tree.hint else ''}{_columns(tree.output)} FROM {left} {word} {right}{on}"
+
+
+def _values(tree: Values) -> str:
+    if not tree.rows:
+        return f"SELECT {_list([f'CAST(NULL AS {c.type}) AS {c.sql}' for c in tree.columns])} WHERE false"
+    if not tree.columns:
+        return " UNION ALL ".join(["SELECT 1"] * len(tree.rows))
+    rows = ", ".join(f"({', '.join(e.sql for e in row)})" for row in tree.rows)
+    return f"SELECT {_columns(tree.columns)} FROM VALUES {rows} AS v ({_columns(tree.columns)})"
+
+
+def _recursion(tree: Recursion, leaf_name: LeafName) -> str:
+    names = [f"k{i}" for i in range(len(tree.columns))]
+
+    def place(leaf: Scan | Stage) -> str:
+        if not isinstance(leaf, Stage) or leaf.name != tree.name:
+            return leaf_name(leaf)
+        return (
+            f"(SELECT {_list([f'{k} AS {c.sql}' for k, c in zip(names, leaf.columns, strict=True)])} FROM {tree.name})"
+        )
+
+    anchor = _branch(tree.anchor, tree.columns, leaf_name)
+    step = _branch(tree.step, tree.columns, place)
+    items = [f"{k} AS {c.sql}" for k, c in zip(names, tree.columns, strict=True)]
+    loop = f"WITH RECURSIVE {tree.name} ({', '.join(names)}) AS ({anchor} UNION ALL {step})"
+    return f"{loop} SELECT {_list(items)} FROM {tree.name}"
 
 
 def final_sql(tree: Operator, names: Sequence[str], leaf_name: LeafName) -> str:
     """Return a query whose columns are the output of `tree` under the names that the user gave them."""
     items = [f"{c.sql} AS {quoted(n)}" for c, n in zip(tree.output, names, strict=True)]
     return f"SELECT {_list(items)} FROM {_from(tree, leaf_name)}"
+
+
+def branch_sql(tree: Operator, columns: Sequence[Column], leaf_name: LeafName) -> str:
+    """Return a query for the rows of `tree` under other columns, by position."""
+    return _branch(tree, columns, leaf_name)
 
 
 def _from(op: Operator, leaf_name: LeafName) -> str:

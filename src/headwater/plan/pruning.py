@@ -6,8 +6,25 @@ shuffled and compared, column by column.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headwater.plan.expressions import ColumnRef, Expression, column_ids
-from headwater.plan.operators import Aggregate, Expand, Filter, Operator, Project, Scan, SemiJoin, Union, walk_operators
+from headwater.plan.operators import (
+    Aggregate,
+    Expand,
+    Filter,
+    Generate,
+    Join,
+    Operator,
+    Project,
+    Recursion,
+    Scan,
+    SemiJoin,
+    Top,
+    Union,
+    Window,
+    walk_operators,
+)
 
 
 def pruned(tree: Operator) -> Operator:
@@ -31,12 +48,25 @@ def _used(op: Operator) -> set[int]:
         case Aggregate():
             groups = {g.id for g in op.groups}
             return groups.union(*(column_ids(e) for c in op.calls for e in c.call.expressions))
-        case Union():
-            return {c.id for b in op.branches for c in b.output}
+        case Union() | Recursion():
+            return {c.id for b in op.inputs for c in b.output}
         case SemiJoin():
             return {c.id for pair in op.on for c in pair}
+        case Join():
+            expressions = list(op.conditions)
+        case Window():
+            keys = {c.id for c in op.partition} | {k.column.id for k in op.order}
+            return keys | _ids(a for c in op.calls for a in c.call.args)
+        case Top():
+            return {k.column.id for k in op.order}
+        case Generate():
+            expressions = [op.generator]
         case _:
             pass
+    return _ids(expressions)
+
+
+def _ids(expressions: Iterable[Expression]) -> set[int]:
     return set().union(*(column_ids(e) for e in expressions))
 
 

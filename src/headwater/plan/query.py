@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from headwater.errors import QueryError
 from headwater.model.analyzed import AnalyzedQuery
 from headwater.plan.catalyst import read_plan
-from headwater.plan.column_types import SchemaOf, typed_nulls, with_types
+from headwater.plan.column_types import SchemaOf, typed_nulls, with_outer_nulls, with_types
 from headwater.plan.expressions import Column
 from headwater.plan.operators import Operator
 from headwater.plan.printer import final_sql
@@ -53,8 +53,11 @@ def read_query(analyzed: AnalyzedQuery, session: Session, schema_of: SchemaOf) -
         findings.refuse(
             Code.EXPRESSION_NOT_DETERMINISTIC, "the query", "Spark calls an expression in it non-deterministic."
         )
+    if not analyzed.tables:
+        detail = "It reads no table, so there are no changes that it could follow."
+        findings.refuse(Code.SOURCE_NOT_TRACKED, "the query", detail)
     if tree is not None:
-        tree = with_types(pruned(tree), schema_of)
+        tree = with_types(with_outer_nulls(pruned(tree)), schema_of)
         _check_schema(tree, analyzed, schema_of, findings)
     if tree is None or findings.refusals:
         return RefusedQuery(tuple(findings.refusals), names, analyzed.tables, tuple(findings.notices))

@@ -60,8 +60,8 @@ class Findings:
     refusals: list[Refusal] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
-    def refuse(self, code: Code, fragment: str, detail: str) -> None:
-        refusal = Refusal(code, fragment, detail, HINTS[code])
+    def refuse(self, code: Code, fragment: str, detail: str, hint: str | None = None) -> None:
+        refusal = Refusal(code, fragment, detail, hint or HINTS[code])
         if refusal not in self.refusals:
             self.refusals.append(refusal)
 

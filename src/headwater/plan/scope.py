@@ -13,10 +13,11 @@ from headwater.plan.refusal import Findings
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Function names by expression class, and whether ANSI mode is on."""
+    """Function names by expression class, whether ANSI mode is on, and the columns that tell the rows of a table apart."""
 
     names: Mapping[str, tuple[str, ...]]
     is_ansi: bool
+    key_of: Callable[[str], tuple[str, ...]] = lambda table: ()
 
     def has_function(self, name: str) -> bool:
         return any(name in registered for registered in self.names.values())
@@ -29,12 +30,14 @@ class Scope:
     `columns` maps Catalyst's expression ids to our column ids; None means that the input was refused and any column is accepted.
     `aggregate` turns an aggregate function into a reference to its result; None where no aggregate may stand.
     `variables` are the parameters of enclosing lambdas, `common` the expressions that Catalyst names to evaluate them once.
+    `subqueries` are the values of subqueries, by Catalyst's expression id.
     """
 
     columns: Mapping[int, int] | None
     aggregate: Callable[[Node, Scope], Expression] | None = None
     variables: Mapping[int, str] = field(default_factory=dict)
     common: Mapping[str, Expression] = field(default_factory=dict)
+    subqueries: Mapping[int, Expression] = field(default_factory=dict)
 
 
 class Reader(Protocol):

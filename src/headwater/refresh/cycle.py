@@ -18,13 +18,14 @@ from headwater.engine.identity import equal_sql, keys_equal_sql
 from headwater.engine.jobs import counting_jobs
 from headwater.engine.texts import named_views
 from headwater.engine.worker import Frame, Worker
-from headwater.errors import BusyError, EvaluationError
+from headwater.errors import BusyError, EndlessRecursionError, EvaluationError
 from headwater.model.commit import Change, Commit, LeaseToken, MoveFrontier
 from headwater.model.sql import quoted
 from headwater.model.tables import ACTIVE, REREAD, RefreshAction, RefreshMode, RefreshRecord, StreamTable, Table
 from headwater.refresh.definition import Definition
 from headwater.refresh.evaluate import Evaluation, Outcome, RefreshInput, check_failure
-from headwater.refresh.template import Text
+from headwater.refresh.template import filled
+from headwater.refresh.when_full import apply_when_full, is_unasked
 from headwater.store.ground import Ground
 from headwater.store.netting import net_changes_sql
 from headwater.store.reading import Source
@@ -143,8 +144,16 @@ class Refresher:
         jobs = 0
         outcome = Outcome(0)
         try:
+            if is_unasked(stream, action, full=full):
+                apply_when_full(table.name, stream.when_full, reason)
             with counting_jobs(self._ground.engine.spark) as counted:
-                outcome = self._computed(snapshot, stream, definition, action)
+                try:
+                    outcome = self._computed(snapshot, stream, definition, action)
+                except EndlessRecursionError as endless:
+                    action, reason = RefreshAction.FULL, str(endless).splitlines()[0]
+                    record = replace(record, action=action, reason=reason)
+                    apply_when_full(table.name, stream.when_full, reason)
+                    outcome = self._computed(snapshot, stream, definition, action)
             jobs = counted.count
             changes, unmoved, write_ids = self._changes(snapshot, stream, outcome)
             visible = outcome.rows.get(table_id, Rows(0, 0, 0))
@@ -243,6 +252,8 @@ class Refresher:
             given = self.refresh_input(snapshot, stream, definition)
             try:
                 return self._evaluation(worker).differential(given)
+            except EndlessRecursionError:
+                raise
             except EvaluationError:
                 # A row that cannot be evaluated may be gone again: then nothing is wrong with what is left.
                 return self._evaluation(worker).differential(given, netted=True)
@@ -282,7 +293,7 @@ class Refresher:
             return outcome
         given = self.refresh_input(snapshot, stream, definition)
         evaluation = self._evaluation(worker)
-        for stage in definition.template.stages:
+        for stage in definition.template.states:
             state = given.states[stage.name]
             frame = evaluation.whole_state(stage, given)
             if state.table.row_count == 0 and not state.manifest.batches:
@@ -308,12 +319,12 @@ class Refresher:
             with named_views(worker, frames):
                 return worker.sql(definition.text)
 
-        def place(kind: str, name: str) -> str:
+        def place(kind: str, name: str, number: int) -> str:
             source = self._ground.source(snapshot, snapshot.tables[name])
             return worker.view(self._ground.reader.state(worker, source, version, source.table.schema.visible))
 
         text = definition.measured if measured and definition.scales else definition.text
-        return worker.sql(Text(text, (), ()).filled(place))
+        return worker.sql(filled(text, place))
 
     def named_frames(self, worker: Worker, snapshot: Snapshot, text: str, version: int) -> Mapping[str, Frame]:
         """Return the tables that a text may mean, under their names."""

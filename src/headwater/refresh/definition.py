@@ -11,11 +11,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from headwater.catalog import Snapshot
-from headwater.delta.context import DeltaOptions
+from headwater.delta.context import DeltaOptions, TableFacts
+from headwater.delta.describe import described
 from headwater.delta.exactness import compared_sums
 from headwater.delta.magnitude import with_magnitudes
 from headwater.delta.normal import SourceKey, with_argument_columns, with_key
+from headwater.delta.not_in import without_not_in
 from headwater.delta.program import compiled
+from headwater.delta.sharing import with_shared_parts
+from headwater.delta.top import with_kept_tops
 from headwater.engine.catalyst import CatalystPlanner
 from headwater.engine.identity import is_key_type, refused_type
 from headwater.engine.worker import Frame, struct_type
@@ -24,7 +28,7 @@ from headwater.model.schema import Field, TableSchema
 from headwater.model.sql import quoted
 from headwater.model.tables import RefreshMode, Table
 from headwater.plan.column_types import with_types
-from headwater.plan.operators import Aggregate, Operator, Scan, Stage, walk_operators
+from headwater.plan.operators import Aggregate, Recursion, Scan, Stage, walk_operators
 from headwater.plan.printer import final_sql
 from headwater.plan.query import Query, RefusedQuery, read_query
 from headwater.plan.refusal import Code, Findings, Refusal
@@ -85,6 +89,10 @@ class Definition:
             tuple(data["scales"]),
         )
 
+    def is_same_query(self, other: Definition) -> bool:
+        """Say whether both mean the same query, however it was written; what is only known by its words is never the same."""
+        return not (self.named or other.named) and (self.text, self.meaning) == (other.text, other.meaning)
+
     @property
     def reason(self) -> str:
         """Why the table is refreshed in full, empty if it is not."""
@@ -119,7 +127,8 @@ def planned(
         analyzed = planner.analyze(query) if isinstance(query, str) else planner.analyze_frame(query)
         for field in analyzed.output:
             _require_storable(field.name, field.type)
-        session = Session(planner.function_names(), planner.is_ansi())
+        facts = _facts_of(snapshot)
+        session = Session(planner.function_names(), planner.is_ansi(), lambda table: facts(table).key)
         read = read_query(analyzed, session, planner.schema_of)
         names = tuple(f.name for f in analyzed.output)
         _require_distinct(names)
@@ -144,6 +153,10 @@ def _with_groupable_keys(read: Query) -> Query | RefusedQuery:
             elif not is_key_type(column.type):
                 detail = f"A {column.type.partition('<')[0]} cannot be looked up by its value."
                 findings.refuse(Code.OPERATOR_NOT_SUPPORTED, f"GROUP BY {column.name}", detail)
+        for column in op.columns if isinstance(op, Recursion) else ():
+            if not is_key_type(column.type):
+                detail = f"A {column.type.partition('<')[0]} cannot be looked up by its value."
+                findings.refuse(Code.OPERATOR_NOT_SUPPORTED, f"WITH RECURSIVE ... ({column.name})", detail)
         for text in compared_sums(op):
             detail = "The last digits of a floating-point sum depend on the order of additions, so it does not identify a group."
             findings.refuse(Code.ORDER_DEPENDENT, text, detail)
@@ -202,22 +215,24 @@ def _maintained(
     text = final_sql(read.tree, names, _leaf_place)
     scaled, positions = with_magnitudes(read.tree)
     scales = tuple(names[i] for i in positions)
-    tree = with_types(with_argument_columns(read.tree), planner.schema_of)
+    normal = with_types(with_argument_columns(without_not_in(read.tree)), planner.schema_of)
     width = len(read.tree.output)
-    tree, key = with_key(tree, _key_of(snapshot))
+    tree, key = with_key(normal, _key_of(snapshot))
     if key is not None and not all(is_key_type(c.type) for c in key):
-        tree, key = with_types(with_argument_columns(read.tree), planner.schema_of), None
+        tree, key = normal, None
     visible, extra = tree.output[:width], tree.output[width:]
-    program = compiled(tree, options, planner.schema_of)
+    following = with_types(with_shared_parts(with_kept_tops(tree)), planner.schema_of)
+    program = compiled(following, options, planner.schema_of, _facts_of(snapshot))
     fields = [Field(n, c.type) for n, c in zip(names, visible, strict=True)]
-    hidden = {c.id: Field(f"__key_{i}", c.type, c.nullable, hidden=True) for i, c in enumerate(extra)}
+    may_be_null = {c.id: c.nullable for c in key or ()}
+    hidden = {c.id: Field(f"__key_{i}", c.type, may_be_null.get(c.id, True), hidden=True) for i, c in enumerate(extra)}
     by_id = {c.id: f.name for c, f in zip(visible, fields, strict=True)} | {i: f.name for i, f in hidden.items()}
     key_names = tuple(by_id[c.id] for c in key) if key is not None else ()
     schema = TableSchema((*fields, *hidden.values()), tuple(dict.fromkeys(key_names)))
     template = printed(program, (*visible, *extra))
     measured = final_sql(scaled, (*names, *(SCALE + n for n in scales)), _leaf_place) if scales else ""
     definition = Definition(text, False, meaning, read.notices, (), template, measured=measured, scales=scales)
-    return Planned(definition, schema, read.sources, _described(tree, program.stages), ())
+    return Planned(definition, schema, read.sources, described(with_shared_parts(normal), options), ())
 
 
 def _leaf_place(leaf: Scan | Stage) -> str:
@@ -235,21 +250,12 @@ def _key_of(snapshot: Snapshot) -> Callable[[str], SourceKey]:
     return key_of
 
 
-def _described(tree: Operator, stages: Iterable[object]) -> tuple[tuple[str, str, str], ...]:
-    """Say for each operator how it is kept and what a change costs."""
-    strategies = iter([s.strategy for s in stages])  # type: ignore[attr-defined]
-    found = []
-    for op in reversed(list(walk_operators(tree))):
-        name = type(op).__name__
-        if isinstance(op, Scan):
-            found.append((name, "changes", "rows changed"))
-        elif isinstance(op, Aggregate):
-            strategy = next(strategies, "algebraic")
-            cost = "rows of changed groups" if strategy.startswith("rescan") else "groups changed"
-            found.append((name, strategy, cost))
-        else:
-            found.append((name, "linear", "rows changed"))
-    return tuple(reversed(found))
+def _facts_of(snapshot: Snapshot) -> Callable[[str], TableFacts]:
+    def facts_of(table_id: str) -> TableFacts:
+        table = snapshot.tables.get(table_id)
+        return TableFacts(table.schema.key, table.row_count) if table is not None else TableFacts()
+
+    return facts_of
 
 
 def require_no_cycle(snapshot: Snapshot, table_id: str, name: str, sources: Iterable[str]) -> None:

@@ -13,16 +13,19 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from headwater.engine.identity import row_hash_sql
+from headwater.delta.context import changes_place, stage_place
+from headwater.engine.identity import is_plain, row_hash_sql
 from headwater.engine.worker import Frame, Worker
-from headwater.errors import CheckFailedError, EvaluationError, ResultTooLargeError
+from headwater.errors import CheckFailedError, EndlessRecursionError, EvaluationError, ResultTooLargeError
 from headwater.model.schema import Field
 from headwater.model.sql import quoted
 from headwater.model.tables import Table
-from headwater.plan.printer import BROADCAST_HINT, ONE_PARTITION_HINT
-from headwater.refresh.template import StageText, Template, Text
-from headwater.store.layout import Bound, Layout, column_bounds, write_parquet
+from headwater.plan.operators import Near
+from headwater.plan.printer import BROADCAST_HINT, BROADCAST_LEFT_HINT, ONE_PARTITION_HINT
+from headwater.refresh.template import LoopText, Read, RowsText, StageText, Template, Text, filled, places
+from headwater.store.layout import Bound, Layout, column_bounds, files_within, write_parquet
 from headwater.store.lookup import rows_of_keys
 from headwater.store.netting import copies_sql, net_changes_sql, net_sql
 from headwater.store.reading import Changes, Reader, Source
@@ -35,6 +38,8 @@ _KEEP = "__keep"
 _INSERTED = "__inserted"
 _ALWAYS = "true"
 _BROADCAST_ROWS = 2_000_000
+_MET_ROWS = 300_000
+_COLLECTED_ROWS = 50_000
 _GATHERED_ROWS = 200_000
 _MANY_GROUPS = 4_000
 
@@ -101,6 +106,9 @@ class Evaluation:
         self._relations: dict[tuple[str, str], str] = {}
         self._changes: dict[str, _Changed] = {}
         self._stage_rows: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
+        self._at_hand: dict[str, pa.Table] = {}
+        self._scans: dict[tuple[Read, tuple[tuple[str, Bound], ...]], tuple[str, int]] = {}
         self._new_states: dict[str, Source] = {}
         self._stack = ExitStack()
 
@@ -121,23 +129,29 @@ class Evaluation:
         outcome = Outcome(total)
         if all(c.rows is not None and c.rows.num_rows == 0 for c in self._changes.values()):
             return outcome  # updates of columns that nobody reads
-        self._worker.size_for(total)
         for stage in given.template.stages:
-            self._run_stage(stage, given, total, outcome)
-            state = given.states[stage.name]
-            changed = outcome.rows.get(state.table.id)
-            self._new_states[stage.name] = replace(state, pending=(changed,) if changed is not None else ())
+            match stage:
+                case StageText():
+                    self._run_stage(stage, given, total, outcome)
+                    state = given.states[stage.name]
+                    changed = outcome.rows.get(state.table.id)
+                    self._new_states[stage.name] = replace(state, pending=(changed,) if changed is not None else ())
+                case RowsText():
+                    self._run_rows(stage, given)
+                case LoopText():
+                    self._run_loop(stage, given)
         target = given.target.table
         if target.id in outcome.rows:  # computed together with the last state
             return outcome
         delta = given.template.delta
-        self._worker.size_for(total)
-        text = self._fill(delta, {}, given)
+        text = self._live_text(delta, given)
+        if text is None:
+            return outcome
         items = [f"{c} AS {quoted(f.name)}" for c, f in zip(given.template.output, target.schema.fields, strict=True)]
         weight = given.template.weight
         action = f"CASE WHEN {weight} > 0 THEN 'I' ELSE 'D' END AS {ACTION}"
         selected = f"SELECT {', '.join(items)}, {action}, {weight} AS {WEIGHT} FROM ({text})"
-        expected = (sum(self._stage_rows.values()) if given.template.stages else total) * delta.fanout
+        expected = self._driving(delta) * delta.fanout
         in_memory = self._writer.fits_in_memory(target.schema.fields, expected)
         if not target.schema.key or not (in_memory or inserts_only):
             selected = net_changes_sql(f"({selected})", target.schema.fields)
@@ -153,7 +167,7 @@ class Evaluation:
         return outcome
 
     def _load_changes(self, given: RefreshInput, netted: bool) -> None:
-        for table_id, names in given.template.source_reads("changes").items():
+        for table_id, names in given.template.changes_read().items():
             source = given.sources[table_id]
             fields = _fields(source.table, [n for n in names if n != WEIGHT])
             positions = {f.name: i for i, f in enumerate(source.table.schema.fields)}
@@ -168,6 +182,10 @@ class Evaluation:
                     _touching_sql(changes, words, fields),
                 )
             self._changes[table_id] = changed
+            place = changes_place(table_id)
+            self._counts[place] = changed.count if changed.rows is None else changed.rows.num_rows
+            if changed.rows is not None:
+                self._at_hand[place] = changed.rows
             if netted:
                 net = f"({net_sql(relevant, fields)})"
                 columns = "".join(quoted(f.name) + ", " for f in fields)
@@ -184,6 +202,73 @@ class Evaluation:
         deletes = rows.num_rows - (pc.sum(inserted).as_py() or 0)
         relation = self._worker.relation(values.append_column(WEIGHT, weights), (*fields, Field(WEIGHT, "INT")))
         return _Changed(count, deletes, values), relation
+
+    # rows -------------------------------------------------------------------------------------------------------------------
+
+    def _run_rows(self, stage: RowsText, given: RefreshInput) -> None:
+        """Compute rows that later texts read."""
+        text = self._live_text(stage.rows, given)
+        if text is not None and stage.weight:
+            text = self._netted(text, stage.rows, stage.weight)
+        self._materialise(stage.name, stage.rows, text)
+
+    def _netted(self, text: str, rows: Text, weight: str) -> str:
+        """Return change rows without what cancels."""
+        fields = [f for f in rows.fields() if f.name != weight]
+        columns = "".join(f.name + ", " for f in fields)
+        signed = f"(SELECT {columns}{weight} AS {WEIGHT} FROM ({text}))"
+        return copies_sql(f"({net_sql(signed, fields)})", f"{columns}CAST(sign({WEIGHT}) AS INT) AS {weight}")
+
+    def _materialise(self, name: str, rows: Text, text: str | None) -> None:
+        """Run `text` and let later ones read its rows as a stage: on the driver if they are few, in a file otherwise."""
+        place, fields = stage_place(name), rows.fields()
+        if text is None:
+            self._show(name, pa.table({f.name: pa.nulls(0) for f in fields}), fields)
+            return
+        if self._driving(rows) <= _COLLECTED_ROWS:
+            with suppress(ResultTooLargeError):
+                self._show(name, self._worker.collected(text), fields)
+                return
+        folder = self._stack.enter_context(self._writer.scratch())
+        self._worker.save(self._worker.sql(text), str(folder))
+        files = sorted(str(p) for p in folder.glob("*.parquet"))
+        self._counts[place] = sum(pq.read_metadata(f).num_rows for f in files)
+        self._relations["stage", name] = self._worker.relation(self._worker.read_parquet(files, fields), fields)
+
+    def _show(self, name: str, table: pa.Table, fields: Sequence[Field]) -> None:
+        """Let later texts read rows of the driver as a stage."""
+        place = stage_place(name)
+        self._counts[place] = table.num_rows
+        self._at_hand[place] = table
+        self._relations["stage", name] = self._read_back(table, fields)
+
+    def _run_loop(self, stage: LoopText, given: RefreshInput) -> None:
+        """Compute what follows from the seeds, round after round, until nothing does.
+
+        Rows that go in circles may double in each round: their number is limited too, long before the rounds are over.
+        """
+        fields = stage.seeds.fields()
+        text = self._live_text(stage.seeds, given)
+        rounds, rows = self._worker.recursion_limits()
+        waves: list[pa.Table] = []
+        while text is not None:
+            if len(waves) > rounds or sum(w.num_rows for w in waves) > rows:
+                raise EndlessRecursionError("the changes of a recursive query do not come to an end")
+            waves.append(self._worker.collected(self._netted(text, stage.seeds, stage.weight)))
+            self._show(stage.wave, waves[-1], fields)
+            text = self._fill(stage.step, given) if waves[-1].num_rows else None
+        waves = waves or [pa.table({f.name: pa.nulls(0) for f in fields})]
+        self._show(stage.name, pa.concat_tables(waves), fields)
+
+    def _driving(self, text: Text) -> int:
+        """Return how many rows drive a text."""
+        found = {d for t in text.live(self._live) for d in t.drivers}
+        return sum(self._counts[d] for d in found if d in self._counts)
+
+    @property
+    def _live(self) -> frozenset[str]:
+        """The places that have rows."""
+        return frozenset(p for p, n in self._counts.items() if n)
 
     # stages -----------------------------------------------------------------------------------------------------------------
 
@@ -204,8 +289,8 @@ class Evaluation:
             delta = stage.delta
             self._worker.size_for(max(keys.count, state.table.row_count))
             old = f"({self._reader.state_sql(self._worker, state, given.version, bounds=keys.bounds)})"
-        self._relations["old", stage.name] = old
-        text = self._fill(delta, {}, given)
+        self._relations["kept", stage.name] = old
+        text = self._fill(delta, given)
         if keys.count > _BROADCAST_ROWS:
             text = text.replace(BROADCAST_HINT, "")
         if keys.count > _GATHERED_ROWS or found is None:
@@ -214,7 +299,7 @@ class Evaluation:
             with suppress(ResultTooLargeError):
                 self._stage_in_memory(stage, text, keys, given, outcome)
                 return
-        self._stage_in_files(stage, text, given, outcome)
+        self._stage_in_files(stage, text, keys, given, outcome)
 
     def _read_back(self, table: pa.Table, fields: Sequence[Field]) -> str:
         """Give rows of the driver to Spark: few with the query, many by way of a file."""
@@ -227,25 +312,26 @@ class Evaluation:
 
     def _stage_keys(self, stage: StageText, given: RefreshInput, total: int) -> _Keys:
         """Find the changed groups. Groups that are columns of the source are read off its changes, without asking Spark."""
-        expected = (total + sum(self._stage_rows.values())) * stage.keys.fanout
-        self._relations["stage", stage.keys_name] = f"({self._fill(stage.keys, {}, given)})"
         names = [f"g{i}" for i in range(stage.groups)]
+        text = self._live_text(stage.keys, given)
+        if text is None:
+            return _Keys(0, {}, None)
         direct = self._groups_of_changes(stage, names, given)
         if direct is not None:
+            expected = (total + sum(self._stage_rows.values())) * stage.keys.fanout
+            self._relations["stage", stage.keys_name] = f"({text})"
             return _Keys(expected, column_bounds(direct, names), direct)
-        if expected > self._local_rows:
-            return _Keys(expected, {}, None)
-        try:
-            table = self._worker.collected(self._relations["stage", stage.keys_name][1:-1])
-        except ResultTooLargeError:
-            return _Keys(expected, {}, None)
-        self._relations["stage", stage.keys_name] = self._worker.relation(table, stage.keys.fields())
+        self._materialise(stage.keys_name, stage.keys, text)
+        count = self._counts[stage_place(stage.keys_name)]
+        table = self._at_hand.get(stage_place(stage.keys_name))
+        if table is None:
+            return _Keys(count, {}, None)
         columns = [n for n, _ in stage.keys.columns[: stage.groups]]
         groups = _unique(table.select(columns).rename_columns(names))
-        return _Keys(table.num_rows, column_bounds(groups, names), groups)
+        return _Keys(count, column_bounds(groups, names), groups)
 
     def _groups_of_changes(self, stage: StageText, names: Sequence[str], given: RefreshInput) -> pa.Table | None:
-        if len(self._changes) != 1 or stage.always_rescan:
+        if len(self._changes) != 1 or stage.always_rescan or not stage.is_direct:
             return None  # groups that a WHERE hides would be deleted and never read again
         if not stage.source_groups:  # no GROUP BY: the one group
             return pa.table({names[0]: pa.array([0], pa.int32())})
@@ -291,16 +377,15 @@ class Evaluation:
         return {n: v for n, v in zip(names, template.fused, strict=True) if n.startswith("__v")}
 
     def _is_fused(self, stage: StageText, given: RefreshInput) -> bool:
-        return bool(given.template.fused) and stage.name == given.template.stages[-1].name
+        return bool(given.template.fused) and stage.name == given.template.states[-1].name
 
     def _stage_in_memory(self, stage: StageText, text: str, keys: _Keys, given: RefreshInput, outcome: Outcome) -> None:
         flags = f"{stage.flag} AS {_RESCAN}, {stage.paired} AS {_PAIRED}"
         table = self._worker.collected(self._stage_select(stage, given, text, stage.weight, flags))
         if stage.always_rescan or pc.any(table.column(_RESCAN)).as_py():
             flagged = None if stage.always_rescan else table.filter(table.column(_RESCAN))
-            self._relations["stage", stage.rescan_name] = self._rescan_keys(stage, flagged)
-            self._worker.size_for(sum(s.table.row_count for s in given.sources.values()))
-            fresh = self._worker.to_arrow(self._worker.sql(self._fresh_rows(stage, keys.bounds, given)))
+            self._relations["stage", stage.rescan_name] = self._rescan_keys(stage, flagged, keys)
+            fresh = self._worker.to_arrow(self._worker.sql(self._fresh_rows(stage, given)))
             outcome.rescanned_groups += fresh.num_rows
             if flagged is not None:
                 table = table.filter(pc.invert(pc.and_(table.column(_RESCAN), table.column(_INSERTED))))
@@ -322,26 +407,24 @@ class Evaluation:
             shown = table.filter(pc.invert(table.column(_PAIRED))).select([*names, ACTION])
         self._publish(stage, state, rows, outcome, shown)
 
-    def _rescan_keys(self, stage: StageText, flagged: pa.Table | None) -> str:
+    def _rescan_keys(self, stage: StageText, flagged: pa.Table | None, keys: _Keys) -> str:
         """Return the groups that must be read again: those flagged, or all that changed."""
         columns = [name for name, _ in stage.rescan_columns]
-        if flagged is None:
-            keys = [n for n, _ in stage.keys.columns[: stage.groups]]
-            return f"(SELECT DISTINCT {_renamed(keys, columns)} FROM {self._relations['stage', stage.keys_name]})"
-        groups = flagged.select([f"g{i}" for i in range(stage.groups)]).rename_columns(columns)
-        fields = [Field(c, t) for c, t in stage.rescan_columns]
-        return self._worker.relation(groups, fields)
+        groups = flagged.select([f"g{i}" for i in range(stage.groups)]) if flagged is not None else keys.groups
+        if groups is None:
+            names = [n for n, _ in stage.keys.columns[: stage.groups]]
+            return f"(SELECT DISTINCT {_renamed(names, columns)} FROM {self._relations['stage', stage.keys_name]})"
+        groups = groups.rename_columns(columns)
+        self._counts[stage_place(stage.rescan_name)] = groups.num_rows
+        self._at_hand[stage_place(stage.rescan_name)] = groups
+        return self._read_back(groups, [Field(c, t) for c, t in stage.rescan_columns])
 
-    def _fresh_rows(self, stage: StageText, bounds: Mapping[str, Bound], given: RefreshInput) -> str:
+    def _fresh_rows(self, stage: StageText, given: RefreshInput) -> str:
         """Return the text that reads the state of the groups in the rescan stage from the sources."""
-        limits: dict[str, dict[str, Bound]] = {}
-        for i, origin in enumerate(stage.source_groups):
-            if origin is not None and f"g{i}" in bounds:
-                limits.setdefault(origin[0], {})[origin[1]] = bounds[f"g{i}"]
-        text = self._fill(stage.rescan, limits, given)
+        text = self._fill(stage.rescan, given)
         return self._stage_select(stage, given, text, "1", f"false AS {_RESCAN}, false AS {_PAIRED}")
 
-    def _stage_in_files(self, stage: StageText, text: str, given: RefreshInput, outcome: Outcome) -> None:
+    def _stage_in_files(self, stage: StageText, text: str, keys: _Keys, given: RefreshInput, outcome: Outcome) -> None:
         """Like `_stage_in_memory` for changes that do not fit the driver: they stay with the executors."""
         table = given.states[stage.name].table
         flags = f"{stage.flag} AS {_RESCAN}, {stage.paired} AS {_PAIRED}"
@@ -357,8 +440,10 @@ class Evaluation:
                 columns = [name for name, _ in stage.rescan_columns]
                 groups = _renamed([f"g{i}" for i in range(stage.groups)], columns)
                 flagged = f"(SELECT {groups} FROM {view} WHERE {_RESCAN})"
-                self._relations["stage", stage.rescan_name] = flagged if has_flags else self._rescan_keys(stage, None)
-                fresh = self._fill(stage.rescan, {}, given)
+                self._relations["stage", stage.rescan_name] = (
+                    flagged if has_flags else self._rescan_keys(stage, None, keys)
+                )
+                fresh = self._fill(stage.rescan, given)
                 again = (
                     f"SELECT {', '.join(items)}, 1 AS {WEIGHT}, false AS {_RESCAN}, false AS {_PAIRED} FROM ({fresh})"
                 )
@@ -385,13 +470,17 @@ class Evaluation:
         return f"(SELECT {', '.join(items)}, {WEIGHT} AS {stage.weight}, {_PAIRED} AS {stage.paired} FROM {view})"
 
     def _publish_empty(self, stage: StageText) -> None:
-        flags = (Field(stage.weight, "INT"), Field(stage.paired, "BOOLEAN"))
         self._stage_rows[stage.name] = 0
-        self._relations["stage", stage.name] = self._worker.view(self._worker.empty((*stage.state, *flags)))
+        self._counts[stage_place(stage.name)] = 0
 
     def _publish(self, stage: StageText, table: Table, rows: Rows, outcome: Outcome, shown: pa.Table | None) -> None:
         """Make the rows of a stage readable for those that follow: all, or those in `shown`."""
-        self._stage_rows[stage.name] = rows.count if shown is None else shown.num_rows
+        count = rows.count if shown is None else shown.num_rows
+        self._stage_rows[stage.name] = self._counts[stage_place(stage.name)] = count
+        at_hand = rows.arrow if shown is None else shown
+        if at_hand is not None:
+            names = [f.name for f in table.schema.fields]
+            self._at_hand[stage_place(stage.name)] = at_hand.select(names).rename_columns(list(stage.columns))
         if rows.arrow is not None and rows.count > self._local_rows:
             rows = self._writer.spilled(rows, table)
         outcome.add(table, rows)
@@ -411,7 +500,7 @@ class Evaluation:
 
     def whole_state(self, stage: StageText, given: RefreshInput) -> Frame:
         """Return the state as it must be at the version refreshed to."""
-        text = self._fill(stage.initial, {}, given)
+        text = self._fill(stage.initial, given)
         items = [f"{c} AS {quoted(f.name)}" for c, f in zip(stage.columns, stage.table_schema.fields, strict=True)]
         return self._worker.sql(f"SELECT {', '.join(items)} FROM ({text})")
 
@@ -421,24 +510,96 @@ class Evaluation:
 
     def whole_result(self, given: RefreshInput) -> Frame:
         """Return the result as it must be at the version refreshed to; states must have been shown."""
-        text = self._fill(given.template.current, {}, given)
+        text = self._fill(given.template.current, given)
         fields = given.target.table.schema.fields
         items = [f"{c} AS {quoted(f.name)}" for c, f in zip(given.template.output, fields, strict=True)]
         return self._worker.sql(f"SELECT {', '.join(items)} FROM ({text})")
 
     # places -----------------------------------------------------------------------------------------------------------------
 
-    def _fill(self, text: Text, limits: Mapping[str, Mapping[str, Bound]], given: RefreshInput) -> str:
-        wanted = {(kind, name): names for kind, name, names in text.reads}
+    def _live_text(self, text: Text, given: RefreshInput) -> str | None:
+        """Return the terms that can have rows, filled, with Spark shaped for what they read; None if there are none."""
+        live = text.live(self._live)
+        if not live:
+            return None
+        return self._filled(text, " UNION ALL ".join(t.sql for t in live), given)
 
-        def place(kind: str, name: str) -> str:
-            if kind != "new" or (kind, name) in self._relations:
-                return self._relations[kind, name]
-            source = self._new_states.get(name) or given.sources[name]
-            fields = _fields(source.table, wanted[kind, name])
-            return f"({self._reader.state_sql(self._worker, source, given.version, fields, limits.get(name))})"
+    def _fill(self, text: Text, given: RefreshInput) -> str:
+        """Return a text that runs in any case, filled."""
+        return self._filled(text, text.sql, given)
 
-        return text.filled(place)
+    def _filled(self, text: Text, sql: str, given: RefreshInput) -> str:
+        met = self._driving(text)
+        if met > _MET_ROWS:
+            sql = sql.replace(BROADCAST_HINT, "").replace(BROADCAST_LEFT_HINT, "")
+        scanned = {
+            i: self._scan(text.reads[i], given) for i in set(places(sql)) if text.reads[i].kind in ("old", "new")
+        }
+        self._worker.size_for(max([met, *(rows for _, rows in scanned.values())]))
+        return filled(sql, lambda kind, name, i: scanned[i][0] if i in scanned else self._relation(text.reads[i]))
+
+    def _relation(self, read: Read) -> str:
+        """Return rows at hand: changes, kept rows, or rows of a stage; none where there are none."""
+        found = self._relations.get((read.kind, read.name))
+        if found is not None:
+            return found
+        fields = tuple(Field(n, t) for n, t in zip(read.columns, read.types, strict=True))
+        return self._worker.relation(pa.table({f.name: pa.nulls(0) for f in fields}), fields)
+
+    def _scan(self, read: Read, given: RefreshInput) -> tuple[str, int]:
+        """Return a state of a table, as far as it has to be read, and how many rows that may be."""
+        shown = self._relations.get((read.kind, read.name))
+        if shown is not None:
+            return shown, 0
+        bounds = self._bounds(read.near)
+        key = (replace(read, near=()), tuple(sorted(bounds.items(), key=lambda b: b[0])))
+        if key not in self._scans:
+            self._scans[key] = self._state_text(read, bounds, given)
+        return self._scans[key]
+
+    def _state_text(self, read: Read, bounds: Mapping[str, Bound], given: RefreshInput) -> tuple[str, int]:
+        version = given.version
+        if read.name in given.states:
+            source = given.states[read.name]
+            if read.kind == "new":
+                source = self._new_states.get(read.name, source)
+        else:
+            source = given.sources[read.name]
+            version = given.version if read.kind == "new" else given.frontier
+        fields = _fields(source.table, read.columns)
+        plain = {f.name for f in source.table.schema.fields if is_plain(f.type)}
+        bounds = {name: bound for name, bound in bounds.items() if name in plain}
+        rows = sum(f.rows for f in files_within(source.manifest.files, bounds))
+        return f"({self._reader.state_sql(self._worker, source, version, fields, bounds)})", rows
+
+    def _bounds(self, near: Sequence[Near]) -> dict[str, Bound]:
+        """Return between which values the columns of a scan matter, as far as the rows at hand tell."""
+        found: dict[str, Bound] = {}
+        for one in near:
+            bound = self._bound(one)
+            if bound is not None:
+                low, high = found.get(one.name, bound)
+                found[one.name] = (max(low, bound[0]), min(high, bound[1]))
+        return found
+
+    def _bound(self, near: Near) -> Bound | None:
+        ends: list[Bound] = []
+        for place, name in near.sources:
+            if not self._counts.get(place):
+                continue
+            table = self._at_hand.get(place)
+            if table is None:
+                return None
+            column = table.select([name])
+            if not near.null_safe:
+                column = column.drop_null()
+            if column.num_rows == 0:
+                continue
+            bound = column_bounds(column, [name]).get(name)
+            if bound is None:
+                return None
+            ends.append(bound)
+        return (min(b[0] for b in ends), max(b[1] for b in ends)) if ends else None
 
 
 def _touching_sql(changes: Changes, words: Mapping[int, int], fields: Sequence[Field]) -> str:
@@ -471,8 +632,7 @@ def _state_rows(table: pa.Table, names: Sequence[str], groups: int) -> Rows:
 
 def _reads_pairs(template: Template, stage: StageText) -> bool:
     """Say whether a later text tells groups that appear or vanish from groups that last."""
-    texts = [template.delta.sql, *(s.keys.sql for s in template.stages)]
-    return any(f"NOT {stage.paired}" in t for t in texts)
+    return any(f"NOT {stage.paired}" in t.sql for t in template.texts())
 
 
 def _fields(table: Table, names: Sequence[str]) -> tuple[Field, ...]:
@@ -485,6 +645,12 @@ def _fields(table: Table, names: Sequence[str]) -> tuple[Field, ...]:
 
 def check_failure(error: EvaluationError) -> Exception:
     """Return the failed check if Spark's error came from one of ours."""
+    if "[HW504]" in (error.detail or "") or "SCALAR_SUBQUERY_TOO_MANY_ROWS" in (error.detail or ""):
+        return EvaluationError(
+            "a scalar subquery returned more than one row",
+            detail="It stands where one value is expected: for one row of the query it now yields several.",
+            hint="Repair the rows, or let the subquery choose one of them, with max() or ORDER BY ... LIMIT 1.",
+        )
     if "[HW503]" in (error.detail or ""):
         return CheckFailedError(
             "the changes of a source do not fit the state kept of it",

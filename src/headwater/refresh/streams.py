@@ -6,6 +6,7 @@ runs leaves no trace, and a stream table that is replaced stays as it was until 
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Sequence
@@ -24,12 +25,15 @@ from headwater.model.tables import (
     StreamTable,
     Table,
     TableKind,
+    WhenFull,
 )
 from headwater.refresh.cycle import Refresher
 from headwater.refresh.definition import Planned
 from headwater.refresh.graph import dependents_of
 from headwater.store.ground import Ground
 from headwater.store.rows import Rows
+
+LOG = logging.getLogger("headwater.refresh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class StreamRequest:
     query: str
     mode: RefreshMode
     schedule: str | None
+    when_full: WhenFull
     replaces: Table | None = None
 
 
@@ -54,7 +59,13 @@ def create_stream(
     tables = _tables(plan, request)
     target = tables[0]
     stream = StreamTable(
-        target.id, request.query, request.mode, request.schedule, plan.definition.to_json(), frontier=None
+        target.id,
+        request.query,
+        request.mode,
+        request.schedule,
+        request.when_full,
+        plan.definition.to_json(),
+        frontier=None,
     )
     foreseen = _with_stream(snapshot, tables, stream, plan.sources)
     with counting_jobs(ground.engine.spark) as jobs, ground.engine.worker() as worker:
@@ -68,6 +79,7 @@ def create_stream(
             request.query,
             request.mode,
             request.schedule,
+            request.when_full,
             stream.definition,
             tuple(plan.sources),
             frontier=snapshot.version,
@@ -102,6 +114,8 @@ def create_stream(
         for rows in outcome.rows.values():
             ground.writer.discard(rows)
         raise
+    if request.mode is RefreshMode.AUTO and plan.refusals and request.when_full is WhenFull.WARN:
+        LOG.warning("created without incremental maintenance table=%s reason=%s", target.name, plan.definition.reason)
     return target.id
 
 
@@ -116,7 +130,7 @@ def _tables(plan: Planned, request: StreamRequest) -> list[Table]:
     schema = _shown(plan.schema) if request.mode is RefreshMode.FULL else plan.schema
     target = Table(uuid.uuid4().hex, request.name, TableKind.STREAM, schema, 0, 0, 0)
     template = plan.definition.template if request.mode is not RefreshMode.FULL else None
-    stages = template.stages if template is not None else ()
+    stages = template.states if template is not None else ()
     return [
         target,
         *(

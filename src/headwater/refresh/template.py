@@ -1,49 +1,106 @@
 """Templates: a delta program as SQL texts with named places for what changes from refresh to refresh.
 
 A template is made once, when a stream table is created, and stored with it; a refresh in any process fills in the places and runs
-the texts, without planning anything. A place is written `<<kind:name>>`: `changes`, `old` and `new` of a table, or a `stage` of the
-program. A text with a place left over is never run.
+the texts, without planning anything. A place is written `<<kind:name@n>>`: `changes`, `old`, `new` of a table, `kept` rows of a state,
+or a `stage` of the program; n is the number of the read, which says which columns are wanted, and how much of the table. A text with
+a place left over is never run.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
-from headwater.delta.context import StateStage
+from headwater.delta.context import AnyStage, Delta, LoopStage, RowsStage, StateStage, Term, changes_place
 from headwater.delta.program import Program, fused_result
 from headwater.errors import CatalogCorruptError
 from headwater.model.schema import Field, TableSchema
 from headwater.plan.expressions import Column
-from headwater.plan.operators import Expand, Operator, Scan, Side, Stage, Union, walk_operators
-from headwater.plan.printer import sql
+from headwater.plan.operators import Expand, Near, Operator, Scan, Side, Stage, Union
+from headwater.plan.printer import branch_sql
 from headwater.plan.simplify import simplified
 
-FORMAT = 2
-_PLACE = re.compile(r"<<(changes|old|new|touched|stage):([^<>]+)>>")
-_KINDS = {Side.DELTA: "changes", Side.OLD: "old", Side.NEW: "new", Side.PLAIN: "new"}
+FORMAT = 3
+_PLACE = re.compile(r"<<(changes|old|new|kept|stage):([^<>@]+)(?:@(\d+))?>>")
+_KINDS = {Side.DELTA: "changes", Side.OLD: "old", Side.NEW: "new", Side.PLAIN: "new", Side.KEPT: "kept"}
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What stands at a place: the columns wanted of a table or stage, and the rows at hand that limit what is read."""
+
+    kind: str
+    name: str
+    columns: tuple[str, ...]
+    types: tuple[str, ...] = ()
+    near: tuple[Near, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TermText:
+    """A query, and what it has rows because of; no drivers: it always runs."""
+
+    drivers: tuple[str, ...]
+    sql: str
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A SQL text, the columns it yields (as `c<id>` names with types), and what it reads: (kind, name) to column names.
+    """A sum of queries over places. `columns` are what it yields (as `c<id>` names with types).
 
-    `fanout` is the largest number of rows that one row it reads can become.
+    `fanout` is the largest number of rows that one row it reads can become, where it only looks at one row at a time.
     """
 
-    sql: str
+    terms: tuple[TermText, ...]
     columns: tuple[tuple[str, str], ...]
-    reads: tuple[tuple[str, str, tuple[str, ...]], ...]
+    reads: tuple[Read, ...]
     fanout: int = 1
 
-    def filled(self, place: Callable[[str, str], str]) -> str:
-        """Return the text with every place filled."""
-        return _PLACE.sub(lambda m: place(m[1], m[2]), self.sql)
+    @property
+    def sql(self) -> str:
+        """The whole text, for people."""
+        return " UNION ALL ".join(t.sql for t in self.terms)
+
+    def live(self, places: Container[str]) -> tuple[TermText, ...]:
+        """Return the terms that can have rows if only these places have any."""
+        return tuple(t for t in self.terms if not t.drivers or any(d in places for d in t.drivers))
 
     def fields(self) -> tuple[Field, ...]:
         return tuple(Field(n, t) for n, t in self.columns)
+
+
+def filled(text: str, place: Callable[[str, str, int], str]) -> str:
+    """Return a text with every place filled."""
+    return _PLACE.sub(lambda m: place(m[1], m[2], int(m[3] or 0)), text)
+
+
+def places(text: str) -> Iterator[int]:
+    """Yield the numbers of the reads that a text makes."""
+    for found in _PLACE.finditer(text):
+        yield int(found[3] or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsText:
+    """Rows that are computed once and read by what follows; `weight` names the weight of change rows that are netted first."""
+
+    name: str
+    rows: Text
+    weight: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopText:
+    """Rows that follow from seeds, round after round."""
+
+    name: str
+    wave: str
+    seeds: Text
+    step: Text
+    weight: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +130,7 @@ class StageText:
     always_rescan: bool
     strategy: str
     source_groups: tuple[tuple[str, str] | None, ...]
+    is_direct: bool
 
     @property
     def table_schema(self) -> TableSchema:
@@ -84,6 +142,9 @@ class StageText:
         return tuple(Field(c, f.type, f.nullable) for c, f in zip(self.columns, self.table_schema.fields, strict=True))
 
 
+AnyText = RowsText | LoopText | StageText
+
+
 @dataclass(frozen=True, slots=True)
 class Template:
     """All texts of a stream table.
@@ -92,7 +153,7 @@ class Template:
     these rows the result has; empty if the result is more than a projection of that state.
     """
 
-    stages: tuple[StageText, ...]
+    stages: tuple[AnyText, ...]
     delta: Text
     current: Text
     weight: str
@@ -101,49 +162,85 @@ class Template:
     fused_keep: str = ""
     format: int = FORMAT
 
+    @property
+    def states(self) -> tuple[StageText, ...]:
+        """The stages that keep an auxiliary table."""
+        return tuple(s for s in self.stages if isinstance(s, StageText))
+
     def to_json(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False)
+        data = asdict(self)
+        data["stages"] = [{"kind": type(s).__name__, **asdict(s)} for s in self.stages]
+        return json.dumps(data, ensure_ascii=False)
 
     @staticmethod
     def from_json(text: str) -> Template:
         return _template(json.loads(text))
 
-    def source_reads(self, kind: str) -> dict[str, tuple[str, ...]]:
-        """Return {table: columns} of everything of this kind that the differential texts read."""
-        found: dict[str, dict[str, None]] = {}
-        texts = [self.delta]
+    def texts(self) -> Iterator[Text]:
+        """Yield the texts that a refresh from changes may run."""
+        yield self.delta
         for stage in self.stages:
-            texts += [stage.keys, stage.delta, stage.rescan, stage.initial]
-        for text in (*texts, self.current):
-            for k, name, columns in text.reads:
-                if k == kind:
-                    found.setdefault(name, {}).update(dict.fromkeys(columns))
+            match stage:
+                case RowsText():
+                    yield stage.rows
+                case LoopText():
+                    yield from (stage.seeds, stage.step)
+                case StageText():
+                    yield from (stage.keys, stage.delta, stage.rescan)
+
+    def changes_read(self) -> dict[str, tuple[str, ...]]:
+        """Return {table: columns} of all tables whose changes drive a text: a change of any other column changes nothing."""
+        texts = tuple(self.texts())
+        driving = {d for text in texts for term in text.terms for d in term.drivers}
+        found: dict[str, dict[str, None]] = {}
+        for read in (r for text in texts for r in text.reads if r.kind in ("changes", "old", "new")):
+            if changes_place(read.name) in driving:
+                found.setdefault(read.name, {}).update(dict.fromkeys(read.columns))
         return {name: tuple(columns) for name, columns in found.items()}
+
+
+# printing -------------------------------------------------------------------------------------------------------------------
 
 
 def printed(program: Program, output: tuple[Column, ...]) -> Template:
     """Return the texts of `program`; `output` are the columns of the result in stored order."""
     fused = fused_result(program)
-    by_column = dict(zip((c.id for c in program.delta.output), fused[0], strict=False)) if fused else {}
+    by_column = dict(zip((c.id for c in program.columns), fused[0], strict=False)) if fused else {}
     return Template(
-        stages=tuple(_stage_text(s) for s in program.stages),
-        delta=_text(program.delta),
-        current=_text(program.current),
-        weight=program.delta.output[-1].sql,
+        stages=tuple(_any_text(s) for s in program.stages),
+        delta=_text(program.delta, program.columns),
+        current=_whole(program.current),
+        weight=program.columns[-1].sql,
         output=tuple(c.sql for c in output),
         fused=tuple(by_column[c.id].sql for c in output) if fused else (),
         fused_keep=fused[1].sql if fused else "",
     )
 
 
-def _text(tree: Operator) -> Text:
-    tree = simplified(tree)
-    reads: dict[tuple[str, str], dict[str, None]] = {}
-    for op in walk_operators(tree):
-        if isinstance(op, Scan):
-            reads.setdefault((_KINDS[op.side], op.table), {}).update(dict.fromkeys(op.names))
-    columns = tuple((c.sql, c.type) for c in tree.output)
-    return Text(sql(tree, _place), columns, tuple((k, n, tuple(c)) for (k, n), c in reads.items()), _fanout(tree))
+def _whole(tree: Operator) -> Text:
+    return _text((Term((), tree),), tree.output)
+
+
+def _text(delta: Delta, columns: tuple[Column, ...]) -> Text:
+    reads: dict[Read, int] = {}
+
+    def place(leaf: Scan | Stage) -> str:
+        read = _read(leaf)
+        return f"<<{read.kind}:{read.name}@{reads.setdefault(read, len(reads))}>>"
+
+    terms, fanout = [], 0
+    for term in delta:
+        tree = simplified(term.tree)
+        terms.append(TermText(term.drivers, branch_sql(tree, columns, place)))
+        fanout += _fanout(tree)
+    return Text(tuple(terms), tuple((c.sql, c.type) for c in columns), tuple(reads), fanout)
+
+
+def _read(leaf: Scan | Stage) -> Read:
+    types = tuple(c.type for c in leaf.columns)
+    if isinstance(leaf, Stage):
+        return Read("stage", leaf.name, tuple(c.sql for c in leaf.columns), types)
+    return Read(_KINDS[leaf.side], leaf.table, leaf.names, types, leaf.near)
 
 
 def _fanout(op: Operator) -> int:
@@ -153,10 +250,16 @@ def _fanout(op: Operator) -> int:
     return below * len(op.rows) if isinstance(op, Expand) else below
 
 
-def _place(leaf: Scan | Stage) -> str:
-    if isinstance(leaf, Stage):
-        return f"<<stage:{leaf.name}>>"
-    return f"<<{_KINDS[leaf.side]}:{leaf.table}>>"
+def _any_text(stage: AnyStage) -> AnyText:
+    match stage:
+        case RowsStage():
+            weight = stage.columns[-1].sql if stage.netted else ""
+            return RowsText(stage.name, _text(stage.terms, stage.columns), weight)
+        case LoopStage():
+            seeds, step = _text(stage.seeds, stage.columns), _text((Term((), stage.step),), stage.columns)
+            return LoopText(stage.name, stage.wave, seeds, step, stage.columns[-1].sql)
+        case StateStage():
+            return _stage_text(stage)
 
 
 def _stage_text(stage: StateStage) -> StageText:
@@ -166,60 +269,69 @@ def _stage_text(stage: StateStage) -> StageText:
         columns=tuple(c.sql for c in stage.columns),
         groups=len(stage.groups),
         keys_name=stage.keys_name,
-        keys=_text(stage.keys),
-        delta=_text(stage.delta),
-        delta_of_few=_text(stage.delta_of_few),
-        delta_of_many=_text(stage.delta_of_many),
-        initial=_text(stage.initial),
-        rescan=_text(stage.rescan),
+        keys=_text(stage.keys, stage.keys_columns),
+        delta=_whole(stage.delta),
+        delta_of_few=_whole(stage.delta_of_few),
+        delta_of_many=_whole(stage.delta_of_many),
+        initial=_whole(stage.initial),
+        rescan=_whole(stage.rescan),
         rescan_name=stage.rescan_name,
         rescan_columns=tuple((c.sql, c.type) for c in stage.rescan_groups),
-        weight=stage.keys.output[-2].sql,
+        weight=stage.keys_columns[-2].sql,
         flag=stage.flag.sql,
         paired=stage.paired.sql,
         always_rescan=stage.always_rescan,
         strategy=stage.strategy,
         source_groups=stage.source_groups,
+        is_direct=stage.is_direct,
     )
 
 
-def _template(data: Mapping[str, object]) -> Template:
+# reading back ---------------------------------------------------------------------------------------------------------------
+
+
+def _template(data: Mapping[str, Any]) -> Template:
     if data.get("format") != FORMAT:
         raise CatalogCorruptError(
             "a stream table was planned by another version of Headwater",
             detail=f"Its template has format {data.get('format')}, this version reads format {FORMAT}.",
             hint="Run CREATE OR REPLACE STREAM TABLE with the same query.",
         )
-
-    def text(d: dict[str, object]) -> Text:
-        columns: list[list[str]] = d["columns"]  # type: ignore[assignment]
-        reads: list[tuple[str, str, list[str]]] = d["reads"]  # type: ignore[assignment]
-        return Text(
-            str(d["sql"]),
-            tuple((n, t) for n, t in columns),
-            tuple((k, n, tuple(c)) for k, n, c in reads),
-            int(str(d["fanout"])),
-        )
-
-    def stage(d: dict[str, object]) -> StageText:
-        parts = {k: text(d[k]) for k in ("keys", "delta", "delta_of_few", "delta_of_many", "initial", "rescan")}  # type: ignore[arg-type]
-        rest = {k: v for k, v in d.items() if k not in parts}
-        groups: list[list[str] | None] = rest["source_groups"]  # type: ignore[assignment]
-        rest["source_groups"] = tuple((g[0], g[1]) if g else None for g in groups)
-        rest["columns"] = tuple(rest["columns"])  # type: ignore[arg-type]
-        columns: list[list[str]] = rest["rescan_columns"]  # type: ignore[assignment]
-        rest["rescan_columns"] = tuple((n, t) for n, t in columns)
-        return StageText(**rest, **parts)  # type: ignore[arg-type]
-
-    stages: list[dict[str, object]] = data["stages"]  # type: ignore[assignment]
-    output: list[str] = data["output"]  # type: ignore[assignment]
-    fused: list[str] = data["fused"]  # type: ignore[assignment]
     return Template(
-        tuple(stage(s) for s in stages),
-        text(data["delta"]),  # type: ignore[arg-type]
-        text(data["current"]),  # type: ignore[arg-type]
-        str(data["weight"]),
-        tuple(output),
-        tuple(fused),
-        str(data["fused_keep"]),
+        tuple(_read_stage(s) for s in data["stages"]),
+        _read_text(data["delta"]),
+        _read_text(data["current"]),
+        data["weight"],
+        tuple(data["output"]),
+        tuple(data["fused"]),
+        data["fused_keep"],
     )
+
+
+def _read_text(data: Mapping[str, Any]) -> Text:
+    return Text(
+        tuple(TermText(tuple(t["drivers"]), t["sql"]) for t in data["terms"]),
+        tuple((n, t) for n, t in data["columns"]),
+        tuple(_read_read(r) for r in data["reads"]),
+        data["fanout"],
+    )
+
+
+def _read_read(data: Mapping[str, Any]) -> Read:
+    near = tuple(Near(n["name"], tuple((p, c) for p, c in n["sources"]), n["null_safe"]) for n in data["near"])
+    return Read(data["kind"], data["name"], tuple(data["columns"]), tuple(data["types"]), near)
+
+
+def _read_stage(data: Mapping[str, Any]) -> AnyText:
+    if data["kind"] == "RowsText":
+        return RowsText(data["name"], _read_text(data["rows"]), data["weight"])
+    if data["kind"] == "LoopText":
+        texts = _read_text(data["seeds"]), _read_text(data["step"])
+        return LoopText(data["name"], data["wave"], *texts, data["weight"])
+    rest = {k: v for k, v in data.items() if k != "kind"}
+    for name in ("keys", "delta", "delta_of_few", "delta_of_many", "initial", "rescan"):
+        rest[name] = _read_text(rest[name])
+    rest["columns"] = tuple(rest["columns"])
+    rest["source_groups"] = tuple((g[0], g[1]) if g else None for g in rest["source_groups"])
+    rest["rescan_columns"] = tuple((n, t) for n, t in rest["rescan_columns"])
+    return StageText(**rest)

@@ -1,0 +1,134 @@
+"""Random compositions of all operators until time is up: `python -m tests.soak_compose`.
+
+    python -m tests.soak_compose --minutes 30 --seed 5000
+    python -m tests.soak_compose --queries 200 --corpus tests/scenarios/compositions
+    python -m tests.soak_compose --replay 5017
+
+A failing composition is made small, printed, and stored as JSON in the directory given by --corpus, where
+`tests/scenarios/test_composition.py` runs it for ever. The exit status is 1 if any was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from tests.support.compositions import Composition, CompositionTally, random_composition, run_composition
+from tests.support.corpus import load, save
+from tests.support.oracle import interpreted
+from tests.support.simplify import shrunk
+
+import headwater as hw
+from headwater.engine.session import start_session
+from headwater.settings import Settings
+
+
+def main(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    config = {"spark.master": "local[2]", "spark.sql.session.timeZone": "UTC"}
+    spark = start_session(Settings(shuffle_partitions=2, spark_memory="2g"), config=config)
+    with nullcontext() if options.compiled else interpreted(spark):
+        status = _replay(spark, options) if options.replay else _soak(spark, options)
+    spark.stop()
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak_compose", description=__doc__.splitlines()[0])
+    minutes = float(os.environ.get("SOAK_MINUTES", "10"))
+    parser.add_argument("--minutes", type=float, default=minutes, help="how long to run (default: SOAK_MINUTES, or 10)")
+    parser.add_argument("--queries", type=int, default=0, help="stop after this many queries")
+    seed = int(os.environ.get("SOAK_SEED", "1000"))
+    parser.add_argument("--seed", type=int, default=seed, help="the first seed (default: SOAK_SEED, or 1000)")
+    parser.add_argument(
+        "--compiled", action="store_true", help="let Spark compile its queries to Java, as in production"
+    )
+    parser.add_argument("--no-shrink", action="store_true", help="print failing compositions whole")
+    parser.add_argument("--tries", type=int, default=80, help="runs to make a failing composition small (default: 80)")
+    parser.add_argument("--report", type=Path, help="append failing compositions to this file")
+    parser.add_argument("--corpus", type=Path, help="store failing compositions in this directory, as JSON")
+    parser.add_argument("--replay", help="run one composition alone: a seed, or a JSON file")
+    return parser
+
+
+def _run(spark: Any, composition: Composition) -> CompositionTally:
+    with (
+        tempfile.TemporaryDirectory(prefix="headwater-compose-") as directory,
+        hw.connect(Path(directory) / "warehouse", spark=spark) as wh,
+    ):
+        return run_composition(wh, spark.newSession(), composition)
+
+
+def _fails(spark: Any, kind: type[Exception]) -> Callable[[Composition], bool]:
+    def fails(composition: Composition) -> bool:
+        try:
+            _run(spark, composition)
+        except Exception as error:
+            return type(error) is kind
+        return False
+
+    return fails
+
+
+def _soak(spark: Any, options: argparse.Namespace) -> int:
+    total, wrong = CompositionTally(), []
+    ends = time.monotonic() + 60 * options.minutes
+    seed = options.seed
+    while time.monotonic() < ends and (not options.queries or seed - options.seed < options.queries):
+        began = time.monotonic()
+        try:
+            done = _run(spark, random_composition(seed))
+            total.add(done)
+            print(f"seed {seed}: {_outcome(done)}, {time.monotonic() - began:.1f} s", flush=True)
+        except Exception as error:
+            total.queries += 1
+            wrong.append(seed)
+            _report(spark, seed, error, options)
+        seed += 1
+    print(f"{total}; wrong: {len(wrong)}, seeds {wrong or 'none'}")
+    return 1 if wrong else 0
+
+
+def _outcome(done: CompositionTally) -> str:
+    if done.refused or done.invalid:
+        return f"{'refused' if done.refused else 'invalid'}, {', '.join((*done.refused, *done.invalid))}"
+    return f"fine, {done.refreshes} refreshes, {done.changed} changed the table"
+
+
+def _report(spark: Any, seed: int, error: Exception, options: argparse.Namespace) -> None:
+    composition = random_composition(seed)
+    kind = type(error).__name__
+    print(f"seed {seed}: {kind}: {error}", flush=True)
+    if not options.no_shrink:
+        composition = shrunk(composition, _fails(spark, type(error)), tries=options.tries)
+    directory = options.corpus or Path(tempfile.gettempdir()) / "headwater-compositions"
+    path = directory / f"seed_{seed}.json"
+    save(composition, path, f"{kind}, found with seed {seed}")
+    text = f"seed {seed}, {kind}\n{path.read_text()}replay: python -m tests.soak_compose --replay {path}\n"
+    print(text, flush=True)
+    if options.report:
+        with options.report.open("a") as file:
+            file.write(f"{text}{error}\n\n")
+
+
+def _replay(spark: Any, options: argparse.Namespace) -> int:
+    given = options.replay
+    composition = random_composition(int(given)) if given.isdigit() else load(Path(given))
+    print(composition.sql)
+    try:
+        print(_run(spark, composition))
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
