@@ -61,7 +61,7 @@ from headwater.store.layout import Layout
 from headwater.store.maintain import Maintenance, VacuumReport
 from headwater.store.pins import Pins
 from headwater.store.reading import Reader
-from headwater.store.rows import WEIGHT
+from headwater.store.rows import ACTION, WEIGHT
 from headwater.store.writing import WriteLimits, Writer
 
 _PIN_TRIES = 4
@@ -468,7 +468,10 @@ class Warehouse:
         return version
 
     def changes(self, name: str, after: int, upto: int | None = None) -> Frame:
-        """Return the change rows of the versions in (after, upto]: the visible columns and `action`, I or D."""
+        """Return the change rows of the versions in (after, upto]: the visible columns and `action`, I or D.
+
+        Where the table has a column of that name, ours is `__action`.
+        """
 
         def rows(snapshot: Snapshot) -> Frame:
             table = self.lookup(snapshot, name)
@@ -478,7 +481,8 @@ class Warehouse:
                 source = self._ground.source(snapshot, table)
                 found = self._ground.reader.changes(worker, source, after, last, table.schema.visible)
                 names = ", ".join(quoted(f.name) for f in table.schema.visible)
-                action = f"CASE WHEN {WEIGHT} > 0 THEN 'I' ELSE 'D' END AS action"
+                own = ACTION if any(f.name.casefold() == "action" for f in table.schema.visible) else "action"
+                action = f"CASE WHEN {WEIGHT} > 0 THEN 'I' ELSE 'D' END AS {own}"
                 return worker.sql(f"SELECT {names}, {action} FROM ({found.sql})")
 
         return self._pinned(rows)

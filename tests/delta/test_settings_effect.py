@@ -27,9 +27,13 @@ def test_the_cache_of_definitions_has_a_size(spark: SparkSession, tmp_path: Path
         for stream in streams:
             assert refresher.definition(stream) is refresher.definition(stream)
         assert len(refresher._definitions) == 2
-        with wh._ground.engine.worker() as worker:
-            assert 0 < len(worker._prepared) <= 2
         assert [wh.table(f"s{i}").collect()[0].v for i in range(3)] == [1, 2, 3]
+        for name in ("s0", "s1", "s2"):  # a text is planned when it comes again
+            for _ in range(3):
+                wh.sql("UPDATE t SET v = v + 1")
+                assert wh.refresh(name).rows_inserted == 1
+        with wh._ground.engine.worker() as worker:
+            assert len(worker._prepared) == 2
 
 
 @pytest.mark.parametrize(("level", "seen"), [("INFO", True), ("WARNING", False)])

@@ -1,4 +1,4 @@
-"""A prepared query gives what the text gives, over whatever rows it is given, and is planned once."""
+"""A prepared query gives what the text gives, over whatever rows it is given, and is planned once: when it comes again."""
 
 from __future__ import annotations
 
@@ -128,7 +128,8 @@ def test_large_inputs_are_not_handed_over_through_the_plan(worker: Worker, plann
 def test_settings_make_a_plan_of_their_own(worker: Worker, planned: list[str]) -> None:
     text = "SELECT CAST(g AS INT) AS i FROM {0}"
     worker.configure({"spark.sql.ansi.enabled": "false"})
-    assert run(worker, text, rows(("12", 1), ("no", 1))) == [(12,), (None,)]
+    for _ in range(2):
+        assert run(worker, text, rows(("12", 1), ("no", 1))) == [(12,), (None,)]
     worker.configure({"spark.sql.ansi.enabled": "true"})
     assert run(worker, text, rows(("12", 1))) == [(12,)]
     with pytest.raises(EvaluationError, match="CAST_INVALID_INPUT"):
@@ -154,13 +155,21 @@ def test_the_users_session_stays_the_active_one(worker: Worker, spark: SparkSess
 def test_few_plans_are_kept(spark: SparkSession, planned: list[str]) -> None:
     worker = Worker(spark.newSession(), kept_plans=2)
     worker.size_for(1)
-    for text in ("SELECT x + 1 AS y FROM {0}", "SELECT x + 2 AS y FROM {0}", "SELECT x + 1 AS y FROM {0}"):
-        run(worker, text, rows(("a", 1)))
-    run(worker, "SELECT x + 3 AS y FROM {0}", rows(("a", 1)))
+    for number in (1, 1, 2, 2, 1, 3, 3):
+        run(worker, f"SELECT x + {number} AS y FROM {{0}}", rows(("a", 1)))
     assert len(worker._prepared) == 2
-    run(worker, "SELECT x + 2 AS y FROM {0}", rows(("a", 1)))
+    assert len(planned) == 3
+    for _ in range(2):
+        run(worker, "SELECT x + 2 AS y FROM {0}", rows(("a", 1)))
     assert len(planned) == 4
     worker.release()
+
+
+def test_a_text_that_comes_once_is_not_prepared(worker: Worker, planned: list[str]) -> None:
+    assert run(worker, "SELECT x + 1 AS y FROM {0}", rows(("a", 1))) == [(2,)]
+    assert planned == []
+    assert run(worker, "SELECT x + 1 AS y FROM {0}", rows(("a", 2))) == [(3,)]
+    assert len(planned) == 1
 
 
 VALUES: list[tuple[str, list[Any]]] = [
@@ -190,7 +199,8 @@ def test_values_of_every_type_arrive_unchanged(worker: Worker, kind: str, values
     table = pa.Table.from_arrays([numbers, pa.array(values, schema.field("v").type)], schema=schema)
     name = worker.relation(table, fields)
     text = f"SELECT i, v FROM {name} WHERE i >= 0"
+    for _ in range(2):
+        found = worker.collected(text).sort_by("i")
+        assert found.column("v").to_pylist() == values
+        assert found.column("v").type == table.column("v").type
     assert worker._prepare(text) is not None
-    found = worker.collected(text).sort_by("i")
-    assert found.column("v").to_pylist() == values
-    assert found.column("v").type == table.column("v").type

@@ -16,6 +16,7 @@ from tests.support.tables import contents, files_on_disk, table_of
 
 import headwater as hw
 from headwater.errors import BusyError, ConstraintError, HeadwaterError, QueryError, StatementError
+from headwater.source import constraints
 from headwater.warehouse import Warehouse
 
 Attempt = Callable[[Warehouse], Any]
@@ -181,3 +182,25 @@ def test_a_transaction_that_meets_another_writer_is_busy(spark: SparkSession, tm
             mine.sql("INSERT INTO b VALUES (3)")
             theirs.sql("INSERT INTO a VALUES (4)")
         assert contents(mine, "b") == {(3,): 1}
+
+
+def test_keys_of_few_rows_are_checked_without_spark(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    rows_frame = constraints.rows_frame
+    monkeypatch.setattr(constraints, "rows_frame", lambda *args: (asked.append(1), rows_frame(*args))[1])
+    wh.sql("CREATE TABLE checked (id BIGINT, part STRING, v INT, PRIMARY KEY (id, part))")
+    wh.sql("INSERT INTO checked VALUES (1, 'a', 1), (2, 'a', 1)")
+    wh.compact("checked")
+    wh.sql("ALTER TABLE checked ADD COLUMN w INT")
+    wh.sql("INSERT INTO checked (id, part, v) VALUES (1, 'b', 1), (3, 'c', 1)")
+    wh.sql("UPDATE checked SET v = 2, id = id + 10 WHERE id = 1")
+    wh.sql("DELETE FROM checked WHERE id = 2")
+    wh.sql("INSERT INTO checked (id, part) VALUES (2, 'a')")
+    assert not asked
+    for again in ("(11, 'a')", "(3, 'c')", "(5, 'e'), (5, 'e')"):
+        with pytest.raises(ConstraintError, match="duplicate key"):
+            wh.sql(f"INSERT INTO checked (id, part) VALUES {again}")
+    with pytest.raises(ConstraintError, match="id = 3, part = c"):
+        wh.sql("UPDATE checked SET id = 3, part = 'c' WHERE id = 2")
+    assert len(asked) == 4
+    assert wh.table("checked").count() == 4

@@ -187,3 +187,10 @@ def test_a_batch_knows_its_versions(wh: Warehouse) -> None:
     (batch,) = manifest_of(wh, "t").batches
     assert isinstance(batch, Batch)
     assert (batch.first_version, batch.last_version, batch.merged) == (wh.version, wh.version, False)
+
+
+def test_changes_of_a_table_with_a_column_action(wh: Warehouse) -> None:
+    wh.sql("CREATE TABLE t (n INT, Action STRING)")
+    before = wh.version
+    wh.sql("INSERT INTO t VALUES (1, 'jump')")
+    assert [r.asDict() for r in wh.changes("t", before).collect()] == [{"n": 1, "Action": "jump", "__action": "I"}]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any
+from zlib import crc32
 
 import duckdb
 import pyarrow as pa
@@ -27,6 +28,7 @@ from tests.support.oracle import differences
 from tests.support.queries import EXACT, Item
 from tests.support.relations import Relation, tables_in
 from tests.support.values import Row
+from tests.support.ways import ways_of
 
 from headwater.errors import NotIncrementalError
 from headwater.model.tables import RefreshAction
@@ -170,7 +172,8 @@ def run_composition(wh: Warehouse, spark_plain: Any, composition: Composition) -
 
     `spark_plain` is a session of its own: temporary views with the names of the tables are made in it.
     """
-    return _Run(wh, spark_plain, composition).run()
+    with ways_of(crc32(composition.name.encode())):
+        return _Run(wh, spark_plain, composition).run()
 
 
 class _Run:

@@ -14,15 +14,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from unittest import mock
 
 from tests.support.generate import Case, StreamSpec
 from tests.support.model import Model, plain
 from tests.support.queries import BAG, FREE, Item
 from tests.support.values import arrow_table
+from tests.support.ways import ways_of
 
 from headwater.model.tables import RefreshAction
-from headwater.refresh import evaluate
 from headwater.warehouse import Warehouse
 
 TOLERANCE = 1e-9
@@ -66,9 +65,10 @@ def interpreted(spark: Any) -> Iterator[None]:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
+        "spark.sql.leafNodeDefaultParallelism": "1",
     }
     before = {k: conf.get(k) if conf.contains(k) else None for k in wanted}
-    session = {k: spark.conf.get(k) for k in wanted}
+    session = {k: spark.conf.get(k, None) for k in wanted}
     for k, v in wanted.items():
         conf.set(k, v)
         spark.conf.set(k, v)
@@ -76,7 +76,10 @@ def interpreted(spark: Any) -> Iterator[None]:
         yield
     finally:
         for k in wanted:
-            spark.conf.set(k, session[k])
+            if session[k] is None:
+                spark.conf.unset(k)
+            else:
+                spark.conf.set(k, session[k])
             if before[k] is None:
                 conf.remove(k)
             else:
@@ -94,8 +97,7 @@ def settings_for(case: Case) -> dict[str, int]:
 
 def run_case(wh: Warehouse, case: Case) -> Tally:
     """Run a case in an empty warehouse; raise at the first thing that is wrong."""
-    many = 0 if case.seed % 4 == 1 else evaluate._MANY_GROUPS
-    with mock.patch.object(evaluate, "_MANY_GROUPS", many):
+    with ways_of(case.seed):
         return _Run(wh, case).run()
 
 

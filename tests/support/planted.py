@@ -8,8 +8,8 @@ Functions are patched where they are used, and only while the stream table of on
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -58,8 +58,8 @@ from headwater.plan.operators import (
     Values,
     Window,
 )
-from headwater.refresh import evaluate
-from headwater.refresh.evaluate import Evaluation
+from headwater.refresh import evaluate, places
+from headwater.refresh.places import Places
 from headwater.refresh.template import Text
 from headwater.store import reading
 
@@ -110,6 +110,17 @@ def _patch(owner: Any, name: str, instead: Any) -> Plant:
     return lambda: mock.patch.object(owner, name, instead)
 
 
+def _with(plant: Plant, *others: Plant) -> Plant:
+    @contextmanager
+    def all_of_them() -> Iterator[None]:
+        with ExitStack() as planted:
+            for one in (plant, *others):
+                planted.enter_context(one())
+            yield
+
+    return all_of_them
+
+
 PLANTED = (
     # scan
     PlantedBug(
@@ -130,7 +141,14 @@ PLANTED = (
         "old_states_are_read_at_the_new_version",
         Scan,
         "Where a rule asks for a table as it was, it gets the table as it is.",
-        _patch(Evaluation, "_state_text", wrong.state_text_as_it_is),
+        _patch(Places, "_state_text", wrong.state_text_as_it_is),
+        "inner_join",
+    ),
+    PlantedBug(
+        "the_driver_takes_rows_of_one_value_for_equal",
+        Scan,
+        "Where the driver adds up base and tail, rows that share their first column cancel.",
+        _with(_patch(reading, "_FEW_ROWS", 4000), _patch(reading, "row_codes", wrong.codes_of_the_first_column)),
         "inner_join",
     ),
     PlantedBug(
@@ -280,7 +298,7 @@ PLANTED = (
         "a_new_state_is_read_as_it_was",
         Aggregate,
         "What reads an aggregate later in the same refresh sees its groups before their changes.",
-        _patch(Evaluation, "_state_text", wrong.state_text_as_it_was),
+        _patch(Places, "_state_text", wrong.state_text_as_it_was),
         "inner_join_with_an_aggregate",
     ),
     # inner join
@@ -564,10 +582,17 @@ PLANTED = (
         "groups_read_again",
     ),
     PlantedBug(
+        "near_rows_are_taken_for_all_rows",
+        Machinery.NEAR,
+        "Rows that were read for some keys are given to a text that asks for others.",
+        _with(_patch(places, "_NEAR_TABLE_ROWS", 0), _patch(places, "_has_all", lambda rows, keys: True)),
+        "one_table_joined_twice_in_a_row",
+    ),
+    PlantedBug(
         "bounds_leave_out_null",
         Machinery.NEAR,
         "NULL among the keys of a change is not counted when its bounds are taken.",
-        _patch(Evaluation, "_bound", wrong.bound_of_known_keys),
+        _patch(Places, "_bound", wrong.bound_of_known_keys),
         "window",
     ),
     PlantedBug(

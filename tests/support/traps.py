@@ -97,6 +97,15 @@ TRAPS = (
         "SELECT l.k, l.a, g.n FROM l JOIN (SELECT k, count(*) AS n FROM r GROUP BY k) g ON g.k = l.k",
         (("INSERT INTO l VALUES (4, 40)", "INSERT INTO r VALUES (4, 402), (2, 200)"),),
     ),
+    Trap(
+        "one_table_joined_twice_in_a_row",
+        (
+            TrapTable("l", "id INT, k INT", [(1, 1)], key="id"),
+            TrapTable("r", "k INT, v INT", [(1, 2), (2, 3), (3, 1)], key="k"),
+        ),
+        "SELECT l.id, a.v, b.v AS w FROM l LEFT JOIN r a ON a.k = l.k LEFT JOIN r b ON b.k = a.v",
+        (("INSERT INTO l VALUES (2, 2), (3, 9)",), ("UPDATE l SET k = 3 WHERE id = 1",)),
+    ),
     Trap("left_join", (LEFT, RIGHT), "SELECT l.k, l.a, r.b FROM l LEFT JOIN r ON r.k = l.k" + NO_KEY, BOTH_SIDES),
     Trap(
         "left_join_of_keyed_tables",

@@ -38,10 +38,10 @@ from headwater.plan.operators import (
     Window,
 )
 from headwater.refresh import evaluate
-from headwater.refresh.evaluate import Evaluation, RefreshInput
+from headwater.refresh.places import Places, RefreshInput
 from headwater.refresh.template import TermText, Text
 from headwater.store import reading
-from headwater.store.rows import CHANGED
+from headwater.store.rows import CHANGED, row_codes
 
 WEIGHED = ColumnRef(WEIGHT.id)
 
@@ -332,18 +332,18 @@ def changes_of_joined_groups(op: Aggregate, design: Any, ctx: DeltaContext) -> t
 _group_changes = aggregate._changes
 
 
-def state_text_as_it_was(self: Evaluation, read: Any, bounds: Any, given: RefreshInput) -> tuple[str, int]:
+def state_text_as_it_was(self: Places, read: Any, bounds: Any, given: RefreshInput) -> tuple[str, int]:
     """Read the state of an aggregate without what this refresh does to it."""
-    with mock.patch.object(self, "_new_states", {}):
+    with mock.patch.object(self, "new_states", {}):
         return _state_text(self, read, bounds, given)
 
 
-def state_text_as_it_is(self: Evaluation, read: Any, bounds: Any, given: RefreshInput) -> tuple[str, int]:
+def state_text_as_it_is(self: Places, read: Any, bounds: Any, given: RefreshInput) -> tuple[str, int]:
     """Read the old state of a table at the version refreshed to."""
     return _state_text(self, read, bounds, replace(given, frontier=given.version))
 
 
-_state_text = Evaluation._state_text
+_state_text = Places._state_text
 
 
 # many rows at once ----------------------------------------------------------------------------------------------------------
@@ -427,11 +427,11 @@ def below_is_always_enough(*args: Any) -> tuple[Operator, bool]:
 _below = near._below
 
 
-def bound_of_known_keys(self: Evaluation, place: Any) -> Any:
+def bound_of_known_keys(self: Places, place: Any) -> Any:
     return _bound(self, replace(place, null_safe=False))
 
 
-_bound = Evaluation._bound
+_bound = Places._bound
 
 
 def bounds_without_their_end(bounds: Any, fields: Any) -> str:
@@ -456,3 +456,7 @@ _form = sharing._Numbering.form
 
 def copies_once(net: str, columns: str, where: str = "") -> str:
     return f"SELECT {columns} FROM {net}{where}"
+
+
+def codes_of_the_first_column(table: Any) -> Any:
+    return row_codes(table.select([0]))

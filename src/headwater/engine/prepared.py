@@ -71,6 +71,14 @@ class Internals:
             made.add(item)
         return self.scala(made).toSeq()
 
+    def local_frame(self, table: pa.Table, shape: Shape) -> Any:
+        """Return rows as a local relation, a Dataset of the JVM."""
+        table = table.select(shape.arrow.names).cast(shape.arrow).combine_chunks()
+        parts = self.list()
+        for batch in table.to_batches():
+            parts.add(batch.serialize().to_pybytes())
+        return self.from_arrow(self.scala(parts.iterator()), shape.spark, self.session)
+
     @contextmanager
     def activated(self) -> Iterator[None]:
         """Make plans under this session, as Spark's own entry points do."""
@@ -153,12 +161,7 @@ class PreparedQuery:
         """Return the rows of `table` in Spark's own form."""
         if table.num_rows == 0:
             return self._spark.seq([])
-        table = table.select(shape.arrow.names).cast(shape.arrow).combine_chunks()
-        parts = self._spark.list()
-        for batch in table.to_batches():
-            parts.add(batch.serialize().to_pybytes())
-        frame = self._spark.from_arrow(self._spark.scala(parts.iterator()), shape.spark, self._spark.session)
-        return frame.logicalPlan().data()
+        return self._spark.local_frame(table, shape).logicalPlan().data()
 
 
 def _tree(plan: Any, slots: Mapping[int, str]) -> Any:

@@ -82,6 +82,7 @@ _COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryM
 _TINY_CONF = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -149,6 +150,7 @@ class Worker:
         self._names = itertools.count()
         self._views: list[str] = []
         self._inputs: dict[str, tuple[pa.Table | Frame, tuple[Field, ...]]] = {}
+        self._seen: OrderedDict[_PreparedKey, None] = OrderedDict()
         self._prepared: OrderedDict[_PreparedKey, PreparedQuery | None] = OrderedDict()
         self._conf: dict[str, str] = {}
         self.configure(FIXED_CONF)
@@ -171,17 +173,19 @@ class Worker:
     def size_for(self, rows: int) -> None:
         """Shape execution to the number of rows that it will meet.
 
-        For few rows, planning and compiling cost more than running: no adaptive planning, one partition, interpreted expressions
-        (measured: half the time of compiled ones, whose code differs with every literal). For many, the other way round.
+        For few rows, planning and compiling cost more than running: no adaptive planning, one task for each part, interpreted
+        expressions (measured: half the time of compiled ones, whose code differs with every literal). For many, the other way round.
         """
         if rows <= _TINY_ROWS:
             self.configure(_TINY_CONF)
-        elif rows <= _SMALL_ROWS:
-            self.configure(_SMALL_CONF)
+            return
+        cores = self.session.sparkContext.defaultParallelism
+        leaves = {"spark.sql.leafNodeDefaultParallelism": str(cores)}
+        if rows <= _SMALL_ROWS:
+            self.configure(_SMALL_CONF | leaves)
         else:
-            cores = self.session.sparkContext.defaultParallelism
             count = max(2 * cores, min(400, rows // _SMALL_ROWS))
-            self.configure({**_LARGE_CONF, "spark.sql.shuffle.partitions": str(count)})
+            self.configure(_LARGE_CONF | leaves | {"spark.sql.shuffle.partitions": str(count)})
 
     def meaning(self) -> dict[str, str]:
         """Return the settings that a query's meaning depends on, as they are now."""
@@ -209,7 +213,7 @@ class Worker:
         return [n for n in dict.fromkeys(_INPUT_NAME.findall(text)) if n in self._inputs and n not in self._views]
 
     def collected(self, text: str) -> pa.Table:
-        """Run `text` and bring its rows to the driver; a text that reads only inputs is planned only the first time."""
+        """Run `text` and bring its rows to the driver; a text that reads only inputs is planned when it comes again, and then kept."""
         query = self._prepare(text)
         if query is None:
             return self.to_arrow(self.sql(text))
@@ -226,6 +230,12 @@ class Worker:
         inputs = {n: self._inputs[n][1] for n in names}
         key = (text, tuple(inputs.items()), tuple(sorted(self._conf.items())))
         if key not in self._prepared:
+            if key not in self._seen:  # perhaps it never comes again, and Spark plans well what it can look into
+                self._seen[key] = None
+                if len(self._seen) > self._kept_plans:
+                    self._seen.popitem(last=False)
+                return None
+            del self._seen[key]
             try:
                 shapes = {n: _shape(x) for n, x in inputs.items()}
                 with translated_errors():
@@ -254,11 +264,10 @@ class Worker:
 
     def from_arrow(self, table: pa.Table, fields: Sequence[Field]) -> Frame:
         """Return the rows of `table` as a local relation with exactly these fields."""
-        schema = struct_type(fields)
-        table = table.select(list(schema.names))
         if table.num_rows == 0:
             return self.empty(fields)
-        return self.session.createDataFrame(table, schema=schema)
+        shape = _shape(tuple(fields))
+        return DataFrame(self._internals.local_frame(table, shape), self.session)
 
     def relation(self, rows: pa.Table | Frame, fields: Sequence[Field]) -> str:
         """Return what stands after FROM for the rows of a table or a frame, all of which will be read.

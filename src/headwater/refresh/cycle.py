@@ -23,7 +23,8 @@ from headwater.model.commit import Change, Commit, LeaseToken, MoveFrontier
 from headwater.model.sql import quoted
 from headwater.model.tables import ACTIVE, REREAD, RefreshAction, RefreshMode, RefreshRecord, StreamTable, Table
 from headwater.refresh.definition import Definition
-from headwater.refresh.evaluate import Evaluation, Outcome, RefreshInput, check_failure
+from headwater.refresh.evaluate import Evaluation, Outcome, check_failure
+from headwater.refresh.places import RefreshInput
 from headwater.refresh.template import filled
 from headwater.refresh.when_full import apply_when_full, is_unasked
 from headwater.store.ground import Ground

@@ -16,19 +16,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headwater.delta.context import changes_place, stage_place
-from headwater.engine.identity import is_plain, row_hash_sql
+from headwater.engine.identity import row_hash_sql
 from headwater.engine.worker import Frame, Worker
 from headwater.errors import CheckFailedError, EndlessRecursionError, EvaluationError, ResultTooLargeError
 from headwater.model.schema import Field
 from headwater.model.sql import quoted
 from headwater.model.tables import Table
-from headwater.plan.operators import Near
-from headwater.plan.printer import BROADCAST_HINT, BROADCAST_LEFT_HINT, ONE_PARTITION_HINT
-from headwater.refresh.template import LoopText, Read, RowsText, StageText, Template, Text, filled, places
-from headwater.store.layout import Bound, Layout, column_bounds, files_within, write_parquet
+from headwater.plan.printer import BROADCAST_HINT, ONE_PARTITION_HINT
+from headwater.refresh.places import Places, RefreshInput, fields_of
+from headwater.refresh.template import LoopText, RowsText, StageText, Template, Text
+from headwater.store.layout import Bound, Layout, column_bounds
 from headwater.store.lookup import rows_of_keys
 from headwater.store.netting import copies_sql, net_changes_sql, net_sql
-from headwater.store.reading import Changes, Reader, Source
+from headwater.store.reading import Changes, Reader
 from headwater.store.rows import ACTION, CHANGED, HASH, WEIGHT, Rows, arrow_rows, changed_words, row_codes, touching
 from headwater.store.writing import Writer
 
@@ -42,18 +42,6 @@ _MET_ROWS = 300_000
 _COLLECTED_ROWS = 50_000
 _GATHERED_ROWS = 200_000
 _MANY_GROUPS = 4_000
-
-
-@dataclass(frozen=True, slots=True)
-class RefreshInput:
-    """What a refresh reads: the stream table, the tables below it, its state, and the versions between which it moves."""
-
-    target: Source
-    template: Template
-    sources: Mapping[str, Source]
-    states: Mapping[str, Source]
-    frontier: int
-    version: int
 
 
 @dataclass(slots=True)
@@ -103,14 +91,10 @@ class Evaluation:
         self._writer = writer
         self._layout = layout
         self._local_rows = local_rows
-        self._relations: dict[tuple[str, str], str] = {}
         self._changes: dict[str, _Changed] = {}
         self._stage_rows: dict[str, int] = {}
-        self._counts: dict[str, int] = {}
-        self._at_hand: dict[str, pa.Table] = {}
-        self._scans: dict[tuple[Read, tuple[tuple[str, Bound], ...]], tuple[str, int]] = {}
-        self._new_states: dict[str, Source] = {}
         self._stack = ExitStack()
+        self._places = Places(worker, reader, writer, local_rows, self._stack)
 
     # differential -----------------------------------------------------------------------------------------------------------
 
@@ -119,7 +103,7 @@ class Evaluation:
 
         `netted`: first take out what cancels, so that a row which came and went is not evaluated at all.
         """
-        with ExitStack() as self._stack:
+        with self._stack:
             return self._differential(given, netted)
 
     def _differential(self, given: RefreshInput, netted: bool) -> Outcome:
@@ -135,7 +119,9 @@ class Evaluation:
                     self._run_stage(stage, given, total, outcome)
                     state = given.states[stage.name]
                     changed = outcome.rows.get(state.table.id)
-                    self._new_states[stage.name] = replace(state, pending=(changed,) if changed is not None else ())
+                    self._places.new_states[stage.name] = replace(
+                        state, pending=(changed,) if changed is not None else ()
+                    )
                 case RowsText():
                     self._run_rows(stage, given)
                 case LoopText():
@@ -144,14 +130,14 @@ class Evaluation:
         if target.id in outcome.rows:  # computed together with the last state
             return outcome
         delta = given.template.delta
-        text = self._live_text(delta, given)
+        text = self._places.live_text(delta, given)
         if text is None:
             return outcome
         items = [f"{c} AS {quoted(f.name)}" for c, f in zip(given.template.output, target.schema.fields, strict=True)]
         weight = given.template.weight
         action = f"CASE WHEN {weight} > 0 THEN 'I' ELSE 'D' END AS {ACTION}"
         selected = f"SELECT {', '.join(items)}, {action}, {weight} AS {WEIGHT} FROM ({text})"
-        expected = self._driving(delta) * delta.fanout
+        expected = self._places.driving(delta) * delta.fanout
         in_memory = self._writer.fits_in_memory(target.schema.fields, expected)
         if not target.schema.key or not (in_memory or inserts_only):
             selected = net_changes_sql(f"({selected})", target.schema.fields)
@@ -169,7 +155,7 @@ class Evaluation:
     def _load_changes(self, given: RefreshInput, netted: bool) -> None:
         for table_id, names in given.template.changes_read().items():
             source = given.sources[table_id]
-            fields = _fields(source.table, [n for n in names if n != WEIGHT])
+            fields = fields_of(source.table, [n for n in names if n != WEIGHT])
             positions = {f.name: i for i, f in enumerate(source.table.schema.fields)}
             words = changed_words(positions[f.name] for f in fields)
             few = self._reader.few_changes(source, given.frontier, given.version, fields)
@@ -183,14 +169,14 @@ class Evaluation:
                 )
             self._changes[table_id] = changed
             place = changes_place(table_id)
-            self._counts[place] = changed.count if changed.rows is None else changed.rows.num_rows
+            self._places.counts[place] = changed.count if changed.rows is None else changed.rows.num_rows
             if changed.rows is not None:
-                self._at_hand[place] = changed.rows
+                self._places.at_hand[place] = changed.rows
             if netted:
                 net = f"({net_sql(relevant, fields)})"
                 columns = "".join(quoted(f.name) + ", " for f in fields)
                 relevant = f"({copies_sql(net, f'{columns}CAST(sign({WEIGHT}) AS INT) AS {WEIGHT}')})"
-            self._relations["changes", table_id] = relevant
+            self._places.relations["changes", table_id] = relevant
 
     def _few(self, rows: pa.Table, words: Mapping[int, int], fields: Sequence[Field]) -> tuple[_Changed, str]:
         """Take change rows that are in memory: those that touch what is read, with their weight."""
@@ -207,7 +193,7 @@ class Evaluation:
 
     def _run_rows(self, stage: RowsText, given: RefreshInput) -> None:
         """Compute rows that later texts read."""
-        text = self._live_text(stage.rows, given)
+        text = self._places.live_text(stage.rows, given)
         if text is not None and stage.weight:
             text = self._netted(text, stage.rows, stage.weight)
         self._materialise(stage.name, stage.rows, text)
@@ -225,22 +211,22 @@ class Evaluation:
         if text is None:
             self._show(name, pa.table({f.name: pa.nulls(0) for f in fields}), fields)
             return
-        if self._driving(rows) <= _COLLECTED_ROWS:
+        if self._places.driving(rows) <= _COLLECTED_ROWS:
             with suppress(ResultTooLargeError):
                 self._show(name, self._worker.collected(text), fields)
                 return
         folder = self._stack.enter_context(self._writer.scratch())
         self._worker.save(self._worker.sql(text), str(folder))
         files = sorted(str(p) for p in folder.glob("*.parquet"))
-        self._counts[place] = sum(pq.read_metadata(f).num_rows for f in files)
-        self._relations["stage", name] = self._worker.relation(self._worker.read_parquet(files, fields), fields)
+        self._places.counts[place] = sum(pq.read_metadata(f).num_rows for f in files)
+        self._places.relations["stage", name] = self._worker.relation(self._worker.read_parquet(files, fields), fields)
 
     def _show(self, name: str, table: pa.Table, fields: Sequence[Field]) -> None:
         """Let later texts read rows of the driver as a stage."""
         place = stage_place(name)
-        self._counts[place] = table.num_rows
-        self._at_hand[place] = table
-        self._relations["stage", name] = self._read_back(table, fields)
+        self._places.counts[place] = table.num_rows
+        self._places.at_hand[place] = table
+        self._places.relations["stage", name] = self._places.read_back(table, fields)
 
     def _run_loop(self, stage: LoopText, given: RefreshInput) -> None:
         """Compute what follows from the seeds, round after round, until nothing does.
@@ -248,7 +234,7 @@ class Evaluation:
         Rows that go in circles may double in each round: their number is limited too, long before the rounds are over.
         """
         fields = stage.seeds.fields()
-        text = self._live_text(stage.seeds, given)
+        text = self._places.live_text(stage.seeds, given)
         rounds, rows = self._worker.recursion_limits()
         waves: list[pa.Table] = []
         while text is not None:
@@ -256,19 +242,9 @@ class Evaluation:
                 raise EndlessRecursionError("the changes of a recursive query do not come to an end")
             waves.append(self._worker.collected(self._netted(text, stage.seeds, stage.weight)))
             self._show(stage.wave, waves[-1], fields)
-            text = self._fill(stage.step, given) if waves[-1].num_rows else None
+            text = self._places.fill(stage.step, given) if waves[-1].num_rows else None
         waves = waves or [pa.table({f.name: pa.nulls(0) for f in fields})]
         self._show(stage.name, pa.concat_tables(waves), fields)
-
-    def _driving(self, text: Text) -> int:
-        """Return how many rows drive a text."""
-        found = {d for t in text.live(self._live) for d in t.drivers}
-        return sum(self._counts[d] for d in found if d in self._counts)
-
-    @property
-    def _live(self) -> frozenset[str]:
-        """The places that have rows."""
-        return frozenset(p for p, n in self._counts.items() if n)
 
     # stages -----------------------------------------------------------------------------------------------------------------
 
@@ -284,13 +260,13 @@ class Evaluation:
         if found is not None:
             delta = stage.delta_of_many if keys.most > _MANY_GROUPS else stage.delta_of_few
             self._worker.size_for(keys.count)
-            old = self._read_back(found, state.table.schema.fields)
+            old = self._places.read_back(found, state.table.schema.fields)
         else:
             delta = stage.delta
             self._worker.size_for(max(keys.count, state.table.row_count))
             old = f"({self._reader.state_sql(self._worker, state, given.version, bounds=keys.bounds)})"
-        self._relations["kept", stage.name] = old
-        text = self._fill(delta, given)
+        self._places.relations["kept", stage.name] = old
+        text = self._places.fill(delta, given)
         if keys.count > _BROADCAST_ROWS:
             text = text.replace(BROADCAST_HINT, "")
         if keys.count > _GATHERED_ROWS or found is None:
@@ -301,29 +277,20 @@ class Evaluation:
                 return
         self._stage_in_files(stage, text, keys, given, outcome)
 
-    def _read_back(self, table: pa.Table, fields: Sequence[Field]) -> str:
-        """Give rows of the driver to Spark: few with the query, many by way of a file."""
-        if table.num_rows <= self._local_rows:
-            return self._worker.relation(table, fields)
-        folder = self._stack.enter_context(self._writer.scratch())
-        folder.mkdir(parents=True)
-        write_parquet(table, folder / "rows.parquet")
-        return self._worker.relation(self._worker.read_parquet([str(folder / "rows.parquet")], fields), fields)
-
     def _stage_keys(self, stage: StageText, given: RefreshInput, total: int) -> _Keys:
         """Find the changed groups. Groups that are columns of the source are read off its changes, without asking Spark."""
         names = [f"g{i}" for i in range(stage.groups)]
-        text = self._live_text(stage.keys, given)
+        text = self._places.live_text(stage.keys, given)
         if text is None:
             return _Keys(0, {}, None)
         direct = self._groups_of_changes(stage, names, given)
         if direct is not None:
             expected = (total + sum(self._stage_rows.values())) * stage.keys.fanout
-            self._relations["stage", stage.keys_name] = f"({text})"
+            self._places.relations["stage", stage.keys_name] = f"({text})"
             return _Keys(expected, column_bounds(direct, names), direct)
         self._materialise(stage.keys_name, stage.keys, text)
-        count = self._counts[stage_place(stage.keys_name)]
-        table = self._at_hand.get(stage_place(stage.keys_name))
+        count = self._places.counts[stage_place(stage.keys_name)]
+        table = self._places.at_hand.get(stage_place(stage.keys_name))
         if table is None:
             return _Keys(count, {}, None)
         columns = [n for n, _ in stage.keys.columns[: stage.groups]]
@@ -340,7 +307,7 @@ class Evaluation:
             return None
         ((table_id, changes),) = self._changes.items()
         source = given.sources[table_id]
-        fields = _fields(source.table, [c for _, c in origins])
+        fields = fields_of(source.table, [c for _, c in origins])
         values = changes.rows
         if values is None:
             if not self._writer.fits_in_memory(fields, changes.count):
@@ -384,7 +351,7 @@ class Evaluation:
         table = self._worker.collected(self._stage_select(stage, given, text, stage.weight, flags))
         if stage.always_rescan or pc.any(table.column(_RESCAN)).as_py():
             flagged = None if stage.always_rescan else table.filter(table.column(_RESCAN))
-            self._relations["stage", stage.rescan_name] = self._rescan_keys(stage, flagged, keys)
+            self._places.relations["stage", stage.rescan_name] = self._rescan_keys(stage, flagged, keys)
             fresh = self._worker.to_arrow(self._worker.sql(self._fresh_rows(stage, given)))
             outcome.rescanned_groups += fresh.num_rows
             if flagged is not None:
@@ -413,15 +380,17 @@ class Evaluation:
         groups = flagged.select([f"g{i}" for i in range(stage.groups)]) if flagged is not None else keys.groups
         if groups is None:
             names = [n for n, _ in stage.keys.columns[: stage.groups]]
-            return f"(SELECT DISTINCT {_renamed(names, columns)} FROM {self._relations['stage', stage.keys_name]})"
+            return (
+                f"(SELECT DISTINCT {_renamed(names, columns)} FROM {self._places.relations['stage', stage.keys_name]})"
+            )
         groups = groups.rename_columns(columns)
-        self._counts[stage_place(stage.rescan_name)] = groups.num_rows
-        self._at_hand[stage_place(stage.rescan_name)] = groups
-        return self._read_back(groups, [Field(c, t) for c, t in stage.rescan_columns])
+        self._places.counts[stage_place(stage.rescan_name)] = groups.num_rows
+        self._places.at_hand[stage_place(stage.rescan_name)] = groups
+        return self._places.read_back(groups, [Field(c, t) for c, t in stage.rescan_columns])
 
     def _fresh_rows(self, stage: StageText, given: RefreshInput) -> str:
         """Return the text that reads the state of the groups in the rescan stage from the sources."""
-        text = self._fill(stage.rescan, given)
+        text = self._places.fill(stage.rescan, given)
         return self._stage_select(stage, given, text, "1", f"false AS {_RESCAN}, false AS {_PAIRED}")
 
     def _stage_in_files(self, stage: StageText, text: str, keys: _Keys, given: RefreshInput, outcome: Outcome) -> None:
@@ -440,10 +409,10 @@ class Evaluation:
                 columns = [name for name, _ in stage.rescan_columns]
                 groups = _renamed([f"g{i}" for i in range(stage.groups)], columns)
                 flagged = f"(SELECT {groups} FROM {view} WHERE {_RESCAN})"
-                self._relations["stage", stage.rescan_name] = (
+                self._places.relations["stage", stage.rescan_name] = (
                     flagged if has_flags else self._rescan_keys(stage, None, keys)
                 )
-                fresh = self._fill(stage.rescan, given)
+                fresh = self._places.fill(stage.rescan, given)
                 again = (
                     f"SELECT {', '.join(items)}, 1 AS {WEIGHT}, false AS {_RESCAN}, false AS {_PAIRED} FROM ({fresh})"
                 )
@@ -456,7 +425,7 @@ class Evaluation:
             rows = self._writer.materialised(self._worker, netted, table, None)
             self._publish(stage, table, rows, outcome, None)
             if _reads_pairs(given.template, stage):
-                self._relations["stage", stage.name] = self._unpaired(stage, view)
+                self._places.relations["stage", stage.name] = self._unpaired(stage, view)
         finally:
             for one in used:
                 if one is not frame or not _reads_pairs(given.template, stage):
@@ -471,22 +440,22 @@ class Evaluation:
 
     def _publish_empty(self, stage: StageText) -> None:
         self._stage_rows[stage.name] = 0
-        self._counts[stage_place(stage.name)] = 0
+        self._places.counts[stage_place(stage.name)] = 0
 
     def _publish(self, stage: StageText, table: Table, rows: Rows, outcome: Outcome, shown: pa.Table | None) -> None:
         """Make the rows of a stage readable for those that follow: all, or those in `shown`."""
         count = rows.count if shown is None else shown.num_rows
-        self._stage_rows[stage.name] = self._counts[stage_place(stage.name)] = count
+        self._stage_rows[stage.name] = self._places.counts[stage_place(stage.name)] = count
         at_hand = rows.arrow if shown is None else shown
         if at_hand is not None:
             names = [f.name for f in table.schema.fields]
-            self._at_hand[stage_place(stage.name)] = at_hand.select(names).rename_columns(list(stage.columns))
+            self._places.at_hand[stage_place(stage.name)] = at_hand.select(names).rename_columns(list(stage.columns))
         if rows.arrow is not None and rows.count > self._local_rows:
             rows = self._writer.spilled(rows, table)
         outcome.add(table, rows)
         stored = (*table.schema.fields, Field(ACTION, "STRING"))
         if shown is not None:
-            view = self._read_back(shown, stored)
+            view = self._places.read_back(shown, stored)
         elif rows.arrow is not None:
             view = self._worker.relation(rows.arrow, stored)
         else:
@@ -494,112 +463,26 @@ class Evaluation:
         items = [f"{quoted(f.name)} AS {c}" for c, f in zip(stage.columns, table.schema.fields, strict=True)]
         weight = f"CASE WHEN {ACTION} = 'I' THEN 1 ELSE -1 END AS {stage.weight}"
         mark = f"false AS {stage.paired}"
-        self._relations["stage", stage.name] = f"(SELECT {', '.join(items)}, {weight}, {mark} FROM {view})"
+        self._places.relations["stage", stage.name] = f"(SELECT {', '.join(items)}, {weight}, {mark} FROM {view})"
 
     # whole ------------------------------------------------------------------------------------------------------------------
 
     def whole_state(self, stage: StageText, given: RefreshInput) -> Frame:
         """Return the state as it must be at the version refreshed to."""
-        text = self._fill(stage.initial, given)
+        text = self._places.fill(stage.initial, given)
         items = [f"{c} AS {quoted(f.name)}" for c, f in zip(stage.columns, stage.table_schema.fields, strict=True)]
         return self._worker.sql(f"SELECT {', '.join(items)} FROM ({text})")
 
     def show_state(self, stage: StageText, frame: Frame) -> None:
         """Let later states and the result read this state."""
-        self._relations["new", stage.name] = self._worker.view(frame)
+        self._places.relations["new", stage.name] = self._worker.view(frame)
 
     def whole_result(self, given: RefreshInput) -> Frame:
         """Return the result as it must be at the version refreshed to; states must have been shown."""
-        text = self._fill(given.template.current, given)
+        text = self._places.fill(given.template.current, given)
         fields = given.target.table.schema.fields
         items = [f"{c} AS {quoted(f.name)}" for c, f in zip(given.template.output, fields, strict=True)]
         return self._worker.sql(f"SELECT {', '.join(items)} FROM ({text})")
-
-    # places -----------------------------------------------------------------------------------------------------------------
-
-    def _live_text(self, text: Text, given: RefreshInput) -> str | None:
-        """Return the terms that can have rows, filled, with Spark shaped for what they read; None if there are none."""
-        live = text.live(self._live)
-        if not live:
-            return None
-        return self._filled(text, " UNION ALL ".join(t.sql for t in live), given)
-
-    def _fill(self, text: Text, given: RefreshInput) -> str:
-        """Return a text that runs in any case, filled."""
-        return self._filled(text, text.sql, given)
-
-    def _filled(self, text: Text, sql: str, given: RefreshInput) -> str:
-        met = self._driving(text)
-        if met > _MET_ROWS:
-            sql = sql.replace(BROADCAST_HINT, "").replace(BROADCAST_LEFT_HINT, "")
-        scanned = {
-            i: self._scan(text.reads[i], given) for i in set(places(sql)) if text.reads[i].kind in ("old", "new")
-        }
-        self._worker.size_for(max([met, *(rows for _, rows in scanned.values())]))
-        return filled(sql, lambda kind, name, i: scanned[i][0] if i in scanned else self._relation(text.reads[i]))
-
-    def _relation(self, read: Read) -> str:
-        """Return rows at hand: changes, kept rows, or rows of a stage; none where there are none."""
-        found = self._relations.get((read.kind, read.name))
-        if found is not None:
-            return found
-        fields = tuple(Field(n, t) for n, t in zip(read.columns, read.types, strict=True))
-        return self._worker.relation(pa.table({f.name: pa.nulls(0) for f in fields}), fields)
-
-    def _scan(self, read: Read, given: RefreshInput) -> tuple[str, int]:
-        """Return a state of a table, as far as it has to be read, and how many rows that may be."""
-        shown = self._relations.get((read.kind, read.name))
-        if shown is not None:
-            return shown, 0
-        bounds = self._bounds(read.near)
-        key = (replace(read, near=()), tuple(sorted(bounds.items(), key=lambda b: b[0])))
-        if key not in self._scans:
-            self._scans[key] = self._state_text(read, bounds, given)
-        return self._scans[key]
-
-    def _state_text(self, read: Read, bounds: Mapping[str, Bound], given: RefreshInput) -> tuple[str, int]:
-        version = given.version
-        if read.name in given.states:
-            source = given.states[read.name]
-            if read.kind == "new":
-                source = self._new_states.get(read.name, source)
-        else:
-            source = given.sources[read.name]
-            version = given.version if read.kind == "new" else given.frontier
-        fields = _fields(source.table, read.columns)
-        plain = {f.name for f in source.table.schema.fields if is_plain(f.type)}
-        bounds = {name: bound for name, bound in bounds.items() if name in plain}
-        rows = sum(f.rows for f in files_within(source.manifest.files, bounds))
-        return f"({self._reader.state_sql(self._worker, source, version, fields, bounds)})", rows
-
-    def _bounds(self, near: Sequence[Near]) -> dict[str, Bound]:
-        """Return between which values the columns of a scan matter, as far as the rows at hand tell."""
-        found: dict[str, Bound] = {}
-        for one in near:
-            bound = self._bound(one)
-            if bound is not None:
-                low, high = found.get(one.name, bound)
-                found[one.name] = (max(low, bound[0]), min(high, bound[1]))
-        return found
-
-    def _bound(self, near: Near) -> Bound | None:
-        ends: list[Bound] = []
-        for place, name in near.sources:
-            if not self._counts.get(place):
-                continue
-            table = self._at_hand.get(place)
-            if table is None:
-                return None
-            column = table.select([name])
-            if not near.null_safe:
-                column = column.drop_null()
-            if column.num_rows == 0:
-                continue
-            bound = column_bounds(column, [name]).get(name)
-            if bound is None:
-                return None
-            ends.append(bound)
-        return (min(b[0] for b in ends), max(b[1] for b in ends)) if ends else None
 
 
 def _touching_sql(changes: Changes, words: Mapping[int, int], fields: Sequence[Field]) -> str:
@@ -633,14 +516,6 @@ def _state_rows(table: pa.Table, names: Sequence[str], groups: int) -> Rows:
 def _reads_pairs(template: Template, stage: StageText) -> bool:
     """Say whether a later text tells groups that appear or vanish from groups that last."""
     return any(f"NOT {stage.paired}" in t.sql for t in template.texts())
-
-
-def _fields(table: Table, names: Sequence[str]) -> tuple[Field, ...]:
-    by_name = {f.name: f for f in table.schema.fields}
-    missing = [n for n in names if n not in by_name]
-    if missing:
-        raise CheckFailedError(f'table "{table.name}" has no column {missing[0]!r} that a stream table reads')
-    return tuple(by_name[n] for n in names)
 
 
 def check_failure(error: EvaluationError) -> Exception:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headwater.engine.identity import identity_list, is_plain, keys_equal_sql
 from headwater.engine.worker import Frame, Worker
@@ -20,6 +21,7 @@ from headwater.model.tables import Table
 from headwater.source.fitting import MARK
 from headwater.store.ground import Ground
 from headwater.store.layout import Bound, column_bounds, decoded_statistics, files_within
+from headwater.store.lookup import rows_of_keys
 from headwater.store.reading import Source
 from headwater.store.rows import ACTION, CHANGE_FIELDS, Rows
 
@@ -49,6 +51,8 @@ def check_keys(worker: Worker, ground: Ground, rows: Rows, source: Source, versi
     key = key_fields(table)
     if any(f.hidden for f in key):
         return
+    if _are_surely_new(ground, rows, source, version, key):
+        return
     view = worker.view(rows_frame(worker, ground, rows, table))
     if rows.count > 1 and not _has_distinct_keys(rows, key):
         same = ", ".join(identity_list(key))
@@ -72,6 +76,25 @@ def check_keys(worker: Worker, ground: Ground, rows: Rows, source: Source, versi
     text = f"SELECT {hint}{shown} FROM {state} s JOIN ({added}) i ON {keys_equal_sql('s', 'i', key)} LIMIT 1"
     for (values,) in worker.rows(worker.sql(text)):
         raise _there_already(table, values)
+
+
+def _are_surely_new(ground: Ground, rows: Rows, source: Source, version: int, key: Sequence[Field]) -> bool:
+    """Say whether rows in memory name no key twice and none that a stored row keeps; False if that is not known without Spark."""
+    if rows.arrow is None or (rows.count > 1 and not _has_distinct_keys(rows, key)):
+        return False
+    if not all(is_plain(f.type) for f in key):
+        return False
+    names = [f.name for f in key]
+    inserted = pc.equal(rows.arrow.column(ACTION), "I")
+    keys = rows.arrow.select(names)
+    try:
+        added = keys.filter(inserted).join(keys.filter(pc.invert(inserted)), names, join_type="left anti")
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        return False
+    if added.num_rows == 0:
+        return True
+    found = rows_of_keys(ground.reader, ground.layout, source, version, added)
+    return found is not None and found.num_rows == 0
 
 
 def _has_distinct_keys(rows: Rows, key: Sequence[Field]) -> bool:

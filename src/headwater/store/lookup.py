@@ -23,7 +23,7 @@ from headwater.model.schema import Field
 from headwater.model.tables import Batch
 from headwater.store.layout import Bound, Layout, column_bounds, files_within
 from headwater.store.reading import Reader, Source
-from headwater.store.rows import ACTION, concatenated, in_utc
+from headwater.store.rows import ACTION, concatenated, fitted, in_utc
 
 _SEARCHED_ROWS = 2_000_000
 _THREADS = min(8, os.cpu_count() or 1)
@@ -131,7 +131,7 @@ def _in_tail(
         known |= last >= 0
         live = last[last >= 0]
         live = live[is_insert[live]]
-        found.append(in_utc(part.take(pa.array(live)).select(schema.names)).cast(schema))
+        found.append(fitted(part.take(pa.array(live)), schema))
         if known.all():
             break
     return found, known
@@ -146,8 +146,7 @@ def _in_file(path: str, wanted: _Wanted, known: npt.NDArray[np.bool_], schema: p
             number = wanted.numbers(file.read_row_group(group, columns=wanted.schema.names))
             hits = np.flatnonzero((number >= 0) & ~known[number])
             if hits.size:
-                rows = file.read_row_group(group, columns=schema.names).select(schema.names)
-                found.append(in_utc(rows.take(pa.array(hits))).cast(schema))
+                found.append(fitted(file.read_row_group(group, columns=schema.names).take(pa.array(hits)), schema))
     return found
 
 

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from headwater.catalog import Catalog, Manifest
 from headwater.engine.identity import has_variant, identity_list, identity_sql, is_plain, keys_equal_sql
-from headwater.engine.worker import Frame, Worker
+from headwater.engine.worker import Frame, Worker, arrow_schema
 from headwater.model.schema import Field
 from headwater.model.sql import quoted, sql_literal
 from headwater.model.tables import Batch, BatchFormat, DataFile, Table
@@ -47,11 +47,15 @@ from headwater.store.rows import (
     as_inserts,
     concatenated,
     decoded,
+    fitted,
+    row_codes,
 )
 
 _BROADCAST_ROWS = 1_000_000
 _CACHED_BATCHES = 4096
 _CHUNK_ROWS = 50_000
+_FEW_ROWS = 4_000
+"""Tables of so many rows are added up by the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,9 +316,12 @@ class Reader:
             base_files, batches = _without_whole_batches(source, base_files, batches, version)
         base_files = files_within(base_files, bounds or {})
         self._layout.require(base_files)
+        columns = ", ".join(quoted(f.name) for f in asked) or "1 AS __one"
+        few = self._few_rows(source, base_files, batches, (after, upto), wanted)
+        if few is not None:
+            return f"SELECT {columns} FROM {worker.relation(few, wanted)}"
         base = worker.view(worker.read_parquet(self._layout.paths(base_files), wanted))
         condition = _bounds_sql(bounds or {}, wanted)
-        columns = ", ".join(quoted(f.name) for f in asked) or "1 AS __one"
         where = f" WHERE {condition}" if condition else ""
         if not batches and not (forward and source.pending):
             return f"SELECT {columns} FROM {base}{where}"
@@ -326,6 +333,37 @@ class Reader:
         if key:
             return _keyed_sql(base, net, key, columns, where, broadcast=broadcast)
         return _counted_sql(base, net, wanted, columns, where, broadcast=broadcast)
+
+    def _few_rows(
+        self,
+        source: Source,
+        files: Sequence[DataFile],
+        batches: Sequence[Batch],
+        between: tuple[int, int],
+        fields: Sequence[Field],
+    ) -> pa.Table | None:
+        """Return the rows that base files and tail come to, if they are few: the driver adds them up before Spark has planned it."""
+        forward = source.table.base_version == between[0]
+        pending = source.pending if forward else ()
+        count = sum(f.rows for f in files) + sum(b.inserts + b.deletes for b in batches) + sum(p.count for p in pending)
+        if count > min(self._local_rows, _FEW_ROWS) or any(has_variant(f.type) for f in fields):
+            return None
+        schema = arrow_schema(fields)
+        parts = [_columns(p, schema.names) for p in self._layout.paths(files)]
+        base = fitted(concatenated(parts), schema) if parts else schema.empty_table()
+        tail = self._arrow(batches, source, pending, *between, (*fields, ACTION_FIELD))
+        if tail.num_rows == 0:
+            return base
+        rows = pa.concat_tables([base, fitted(tail, schema)])
+        inserted = pc.equal(tail.column(ACTION), "I").to_numpy()
+        signs = np.where(inserted == forward, 1, -1)
+        if (signs > 0).all():
+            return rows
+        codes = row_codes(rows)
+        weights = np.zeros(rows.num_rows, dtype=np.int64)
+        np.add.at(weights, codes, np.concatenate([np.ones(base.num_rows, dtype=np.int64), signs]))
+        first = np.unique(codes, return_index=True)[1]
+        return rows.take(pa.array(np.repeat(first, np.maximum(weights[codes[first]], 0))))
 
 
 def _keyed_sql(base: str, net: str, key: Sequence[Field], columns: str, where: str, *, broadcast: bool) -> str:

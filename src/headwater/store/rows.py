@@ -215,6 +215,14 @@ def in_utc(table: pa.Table) -> pa.Table:
     return table if schema.equals(table.schema) else table.cast(schema)
 
 
+def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the table with exactly the columns of `schema`; one that it lacks is NULL."""
+    for name in schema.names:
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(table.num_rows))
+    return in_utc(table.select(schema.names)).cast(schema)
+
+
 def _utc_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.timestamp(kind.unit, "UTC") if kind.tz is not None else kind

@@ -1,0 +1,316 @@
+"""What stands at the places of texts: rows at hand, and tables, read no further than the change reaches.
+
+A read of a table says which of its columns must meet which rows at hand. Their bounds say which files have to be read at all. And
+where several texts read a table near changes by the same column, these rows are *near rows*: read once, for all keys that any of
+these texts will ask for as far as they are known, and given to each of them.
+
+Relies on: rows of a table whose column meets none of the rows at hand make no difference to the text that reads it, so it may be
+given more of them or fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.engine.identity import is_plain
+from headwater.engine.worker import Worker, arrow_schema
+from headwater.errors import CheckFailedError, ResultTooLargeError
+from headwater.model.schema import Field
+from headwater.model.sql import quoted
+from headwater.model.tables import Table
+from headwater.plan.operators import Near
+from headwater.plan.printer import BROADCAST_HINT, BROADCAST_LEFT_HINT
+from headwater.refresh.template import LoopText, Read, RowsText, StageText, Template, Text, filled, places
+from headwater.store.layout import Bound, column_bounds, files_within, write_parquet
+from headwater.store.reading import Reader, Source
+from headwater.store.writing import Writer
+
+_MET_ROWS = 300_000
+_NEAR_KEYS = 50_000
+_NEAR_TABLE_ROWS = 10_000
+"""Of a smaller table, rows near a change are not read apart: that costs a query of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshInput:
+    """What a refresh reads: the stream table, the tables below it, its state, and the versions between which it moves."""
+
+    target: Source
+    template: Template
+    sources: Mapping[str, Source]
+    states: Mapping[str, Source]
+    frontier: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How rows of a table are found: a side of it, and the column that must meet rows at hand."""
+
+    kind: str
+    name: str
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class _NearRows:
+    """All rows of a table that have one of these keys."""
+
+    keys: pa.Array
+    relation: str
+    count: int
+
+
+class Places:
+    """The places of one refresh, filled as it goes on.
+
+    `relations` are what stands after FROM by kind and name, `counts` the rows of drivers, `at_hand` those that the driver holds,
+    `new_states` the states of aggregates with what this refresh does to them.
+    """
+
+    def __init__(self, worker: Worker, reader: Reader, writer: Writer, local_rows: int, stack: ExitStack) -> None:
+        self._worker = worker
+        self._reader = reader
+        self._writer = writer
+        self._local_rows = local_rows
+        self._stack = stack
+        self.relations: dict[tuple[str, str], str] = {}
+        self.counts: dict[str, int] = {}
+        self.at_hand: dict[str, pa.Table] = {}
+        self.new_states: dict[str, Source] = {}
+        self._scans: dict[tuple[Read, tuple[tuple[str, Bound], ...]], tuple[str, int]] = {}
+        self._near_rows: dict[_Way, _NearRows | None] = {}
+
+    def read_back(self, table: pa.Table, fields: Sequence[Field]) -> str:
+        """Give rows of the driver to Spark: few with the query, many by way of a file."""
+        if table.num_rows <= self._local_rows:
+            return self._worker.relation(table, fields)
+        folder = self._stack.enter_context(self._writer.scratch())
+        folder.mkdir(parents=True)
+        write_parquet(table, folder / "rows.parquet")
+        return self._worker.relation(self._worker.read_parquet([str(folder / "rows.parquet")], fields), fields)
+
+    # texts ------------------------------------------------------------------------------------------------------------------
+
+    def driving(self, text: Text) -> int:
+        """Return how many rows drive a text."""
+        found = {d for t in text.live(self._live) for d in t.drivers}
+        return sum(self.counts[d] for d in found if d in self.counts)
+
+    @property
+    def _live(self) -> frozenset[str]:
+        """The places that have rows."""
+        return frozenset(p for p, n in self.counts.items() if n)
+
+    def live_text(self, text: Text, given: RefreshInput) -> str | None:
+        """Return the terms that can have rows, filled, with Spark shaped for what they read; None if there are none."""
+        live = text.live(self._live)
+        if not live:
+            return None
+        return self._filled(text, " UNION ALL ".join(t.sql for t in live), given)
+
+    def fill(self, text: Text, given: RefreshInput) -> str:
+        """Return a text that runs in any case, filled."""
+        return self._filled(text, text.sql, given)
+
+    def _filled(self, text: Text, sql: str, given: RefreshInput) -> str:
+        met = self.driving(text)
+        if met > _MET_ROWS:
+            sql = sql.replace(BROADCAST_HINT, "").replace(BROADCAST_LEFT_HINT, "")
+        scanned = {
+            i: self._scan(text.reads[i], given) for i in set(places(sql)) if text.reads[i].kind in ("old", "new")
+        }
+        self._worker.size_for(max([met, *(rows for _, rows in scanned.values())]))
+        return filled(sql, lambda kind, name, i: scanned[i][0] if i in scanned else self._relation(text.reads[i]))
+
+    def _relation(self, read: Read) -> str:
+        """Return rows at hand: changes, kept rows, or rows of a stage; none where there are none."""
+        found = self.relations.get((read.kind, read.name))
+        if found is not None:
+            return found
+        fields = tuple(Field(n, t) for n, t in zip(read.columns, read.types, strict=True))
+        return self._worker.relation(pa.table({f.name: pa.nulls(0) for f in fields}), fields)
+
+    # tables -----------------------------------------------------------------------------------------------------------------
+
+    def _scan(self, read: Read, given: RefreshInput) -> tuple[str, int]:
+        """Return a state of a table, as far as it has to be read, and how many rows that may be."""
+        shown = self.relations.get((read.kind, read.name))
+        if shown is not None:
+            return shown, 0
+        near = self._near(read, given)
+        if near is not None:
+            return near.relation, near.count
+        bounds = self._bounds(read.near)
+        key = (replace(read, near=()), tuple(sorted(bounds.items(), key=lambda b: b[0])))
+        if key not in self._scans:
+            self._scans[key] = self._state_text(read, bounds, given)
+        return self._scans[key]
+
+    def _state_text(self, read: Read, bounds: Mapping[str, Bound], given: RefreshInput) -> tuple[str, int]:
+        version = given.version
+        if read.name in given.states:
+            source = given.states[read.name]
+            if read.kind == "new":
+                source = self.new_states.get(read.name, source)
+        else:
+            source = given.sources[read.name]
+            version = given.version if read.kind == "new" else given.frontier
+        fields = fields_of(source.table, read.columns)
+        plain = {f.name for f in source.table.schema.fields if is_plain(f.type)}
+        bounds = {name: bound for name, bound in bounds.items() if name in plain}
+        rows = sum(f.rows for f in files_within(source.manifest.files, bounds))
+        return f"({self._reader.state_sql(self._worker, source, version, fields, bounds)})", rows
+
+    def _bounds(self, near: Sequence[Near]) -> dict[str, Bound]:
+        """Return between which values the columns of a scan matter, as far as the rows at hand tell."""
+        found: dict[str, Bound] = {}
+        for one in near:
+            bound = self._bound(one)
+            if bound is not None:
+                low, high = found.get(one.name, bound)
+                found[one.name] = (max(low, bound[0]), min(high, bound[1]))
+        return found
+
+    def _bound(self, near: Near) -> Bound | None:
+        ends: list[Bound] = []
+        for values in self._met_values(near):
+            if values is None:
+                return None
+            if len(values):
+                bound = column_bounds(pa.table({near.name: values}), [near.name]).get(near.name)
+                if bound is None:
+                    return None
+                ends.append(bound)
+        return (min(b[0] for b in ends), max(b[1] for b in ends)) if ends else None
+
+    def _met_values(self, near: Near) -> Iterator[pa.ChunkedArray | None]:
+        """Yield the values that a column has to meet, None for those that are not at hand."""
+        for place, name in near.sources:
+            if self.counts.get(place) == 0:
+                continue
+            table = self.at_hand.get(place)
+            if table is None:
+                yield None
+                continue
+            values = table.column(name)
+            yield values if near.null_safe else values.drop_null()
+
+    # near rows --------------------------------------------------------------------------------------------------------------
+
+    def _near(self, read: Read, given: RefreshInput) -> _NearRows | None:
+        """Return the rows that a read needs out of near rows, which are read now if other texts need some too."""
+        if read.name not in given.sources:
+            return None
+        for way in _ways([read], given):
+            keys = self._keys(way, [read], given, require=True)
+            if keys is None:
+                continue
+            if len(keys) == 0:
+                return self._no_rows(way, given)
+            if way not in self._near_rows:
+                readers = [r for r in _later_reads(given.template, self._may_have_rows) if way in _ways([r], given)]
+                self._near_rows[way] = self._read_near(way, readers, given) if len(readers) > 1 else None
+            found = self._near_rows[way]
+            if found is not None and _has_all(found, keys):
+                return found
+        return None
+
+    def _no_rows(self, way: _Way, given: RefreshInput) -> _NearRows:
+        fields = given.sources[way.name].table.schema.fields
+        none = pa.table({f.name: pa.nulls(0) for f in fields})
+        return _NearRows(pa.nulls(0), self._worker.relation(none, fields), 0)
+
+    def _may_have_rows(self, place: str) -> bool:
+        return self.counts.get(place) != 0
+
+    def _keys(self, way: _Way, reads: Iterable[Read], given: RefreshInput, *, require: bool) -> pa.Array | None:
+        """Return the keys that these reads ask for, as far as they are at hand; None if all are required and some are not."""
+        field = next(iter(fields_of(given.sources[way.name].table, [way.column])))
+        if not is_plain(field.type):
+            return None
+        type_ = arrow_schema([field]).field(0).type
+        found = []
+        for near in (n for r in reads for n in r.near if n.name == way.column):
+            for values in self._met_values(near):
+                if values is not None and values.type == type_:
+                    found.append(values)
+                elif require:
+                    return None
+        keys = pa.chunked_array([c for values in found for c in values.chunks], type_).unique()
+        return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+
+    def _read_near(self, way: _Way, readers: Sequence[Read], given: RefreshInput) -> _NearRows | None:
+        keys = self._keys(way, readers, given, require=False)
+        if keys is None or len(keys) > _NEAR_KEYS:
+            return None
+        wanted = {c for read in readers for c in read.columns} | {way.column}
+        fields = [f for f in given.sources[way.name].table.schema.fields if f.name in wanted]
+        read = Read(way.kind, way.name, tuple(f.name for f in fields))
+        bound = column_bounds(pa.table({way.column: keys}), [way.column])
+        text, rows = self._state_text(read, bound, given)
+        if rows < _NEAR_TABLE_ROWS:
+            return None
+        self._worker.size_for(rows)
+        column = quoted(way.column)
+        met = self.read_back(pa.table({way.column: keys}), fields_of(given.sources[way.name].table, [way.column]))
+        columns = ", ".join(f"l.{quoted(f.name)}" for f in fields)
+        try:
+            found = self._worker.collected(
+                f"SELECT /*+ BROADCAST(r) */ {columns} FROM {text} l LEFT SEMI JOIN {met} r ON l.{column} <=> r.{column}"
+            )
+        except ResultTooLargeError:
+            return None
+        return _NearRows(keys, self.read_back(found, fields), found.num_rows)
+
+
+def _has_all(rows: _NearRows, keys: pa.Array) -> bool:
+    return bool(pc.all(pc.is_in(keys, rows.keys), min_count=0).as_py())
+
+
+def _ways(reads: Iterable[Read], given: RefreshInput) -> list[_Way]:
+    """Return the ways in which rows of tables can be found. A table that has not changed has one side."""
+    found: dict[_Way, None] = {}
+    for read in reads:
+        kind = read.kind
+        if kind == "old" and read.name in given.sources:
+            source = given.sources[read.name]
+            kind = "old" if source.batches(given.frontier, given.version) else "new"
+        found.update(dict.fromkeys(_Way(kind, read.name, near.name) for near in read.near))
+    return list(found)
+
+
+def _later_reads(template: Template, may_have_rows: Callable[[str], bool]) -> Iterator[Read]:
+    """Yield every read of a table that a refresh may make, once for each place where it stands."""
+    for text in _run_once(template):
+        for term in text.terms:
+            if not term.drivers or any(may_have_rows(d) for d in term.drivers):
+                yield from (text.reads[i] for i in places(term.sql) if text.reads[i].kind in ("old", "new"))
+
+
+def _run_once(template: Template) -> Iterator[Text]:
+    for stage in template.stages:
+        match stage:
+            case RowsText():
+                yield stage.rows
+            case LoopText():
+                yield stage.seeds
+            case StageText():
+                yield stage.keys
+                if stage.always_rescan:
+                    yield stage.rescan
+    yield template.delta
+
+
+def fields_of(table: Table, names: Sequence[str]) -> tuple[Field, ...]:
+    """Return the stored fields of these names."""
+    by_name = {f.name: f for f in table.schema.fields}
+    missing = [n for n in names if n not in by_name]
+    if missing:
+        raise CheckFailedError(f'table "{table.name}" has no column {missing[0]!r} that a stream table reads')
+    return tuple(by_name[n] for n in names)

@@ -1,0 +1,79 @@
+"""Rows of a table near a change are read once, however many texts of a refresh ask for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from tests.support.stories import Story
+
+from headwater.refresh import places
+from headwater.refresh.places import Places
+
+WAITING = """
+    SELECT i.supplier, count(*) AS n FROM items i JOIN orders o ON o.id = i.orders
+    WHERE o.status = 'F' AND i.late
+      AND EXISTS (SELECT 1 FROM items x WHERE x.orders = i.orders AND x.supplier <> i.supplier)
+      AND NOT EXISTS (SELECT 1 FROM items y WHERE y.orders = i.orders AND y.supplier <> i.supplier AND y.late)
+    GROUP BY i.supplier
+"""
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each side of each table is read in a refresh; near rows are read apart whatever the size of a table."""
+    counted: Counter[str] = Counter()
+    state_text = Places._state_text
+
+    def counting(self: Places, read: Any, bounds: Any, given: Any) -> tuple[str, int]:
+        if read.name in given.sources:
+            counted[f"{given.sources[read.name].table.name}, {read.kind}"] += 1
+        return state_text(self, read, bounds, given)
+
+    monkeypatch.setattr(Places, "_state_text", counting)
+    monkeypatch.setattr(places, "_NEAR_TABLE_ROWS", 0)
+    return counted
+
+
+@pytest.fixture
+def waiting(story: Story) -> Story:
+    story.table("orders", "id INT, status STRING", [(1, "F"), (2, "F"), (3, "O")], key="id")
+    rows = [(1, 1, 7, True), (2, 1, 8, False), (3, 2, 7, True), (4, 2, 9, True), (5, 3, 7, True), (6, 3, 8, False)]
+    story.table("items", "id INT, orders INT, supplier INT, late BOOLEAN", rows, key="id")
+    return story
+
+
+def test_a_table_that_three_texts_read_near_a_change_is_read_once(waiting: Story, reads: Counter[str]) -> None:
+    stream = waiting.stream(WAITING)
+    waiting.change("UPDATE items SET late = false WHERE id = 4")
+    reads.clear()
+    assert stream.refreshed() == [(7, 2)]
+    assert reads == {"items, new": 1, "orders, new": 1}
+    waiting.change("DELETE FROM items WHERE id = 2")
+    assert stream.refreshed() == [(7, 1)]
+    waiting.change("UPDATE orders SET status = 'F' WHERE id = 3", "INSERT INTO items VALUES (7, 1, 9, false)")
+    assert stream.refreshed() == [(7, 3)]
+    waiting.verified()
+
+
+def test_of_a_small_table_all_is_read(waiting: Story, reads: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "_NEAR_TABLE_ROWS", 10_000)
+    stream = waiting.stream(WAITING)
+    waiting.change("UPDATE items SET late = false WHERE id = 4")
+    reads.clear()
+    assert stream.refreshed() == [(7, 2)]
+    assert reads["items, new"] > 1
+
+
+def test_keys_that_were_not_known_yet_are_looked_for_by_themselves(story: Story, reads: Counter[str]) -> None:
+    story.table("l", "id INT, k INT", [(1, 1)], key="id")
+    story.table("r", "k INT, v INT", [(1, 2), (2, 3), (3, None), (None, 4)])
+    stream = story.stream("SELECT l.id, a.v, b.v AS w FROM l LEFT JOIN r a ON a.k <=> l.k LEFT JOIN r b ON b.k <=> a.v")
+    story.change("INSERT INTO l VALUES (2, 2), (3, 3), (4, NULL)")
+    reads.clear()
+    assert stream.refreshed() == [(1, 2, 3), (2, 3, None), (3, None, 4), (4, 4, None)]
+    assert reads["r, new"] == 2
+    story.change("DELETE FROM l WHERE id = 1", "UPDATE r SET v = 2 WHERE k IS NULL")
+    assert stream.refreshed() == [(2, 3, None), (3, None, 2), (4, 2, 3)]
+    story.verified()
