@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.support.lab import Lab
+from tests.support.stories import Story
 
 
 def test_a_row_that_both_branches_have_counts_twice(lab: Lab) -> None:
@@ -44,3 +45,15 @@ def test_one_of_two_tables_changes(lab: Lab) -> None:
     )
     lab.sql(f"INSERT INTO {left} VALUES (3)")
     assert s.follow() == [(7, (1, 3, 7))]
+
+
+def test_a_row_with_negative_zero_is_deleted_as_zero(story: Story) -> None:
+    """Spark's GROUP BY makes one zero of both; the stored row may hold the other one."""
+    story.table("a", "id INT, v DOUBLE", [(1, 0.0), (2, 5.0)], key="id")
+    story.table("b", "id INT, v DOUBLE", [(1, 0.0)], key="id")
+    stream = story.stream("SELECT -v AS w FROM a UNION ALL SELECT v FROM b")
+    story.change("DELETE FROM a WHERE id = 1")
+    assert stream.refreshed() == [(-5.0,), (0.0,)]
+    story.change("DELETE FROM b")
+    assert stream.refreshed() == [(-5.0,)]
+    story.verified()

@@ -204,3 +204,11 @@ def test_keys_of_few_rows_are_checked_without_spark(wh: Warehouse, monkeypatch: 
         wh.sql("UPDATE checked SET id = 3, part = 'c' WHERE id = 2")
     assert len(asked) == 4
     assert wh.table("checked").count() == 4
+
+
+def test_a_key_with_a_dot_is_not_a_field_of_a_struct(wh: Warehouse) -> None:
+    wh.sql("CREATE TABLE dotted (`a.b` INT PRIMARY KEY, a STRUCT<b: INT>)")
+    wh.sql("INSERT INTO dotted VALUES (7, struct(100))")
+    wh.compact("dotted")
+    with pytest.raises(ConstraintError, match="duplicate key"):
+        wh.sql("INSERT INTO dotted VALUES (7, struct(1))")

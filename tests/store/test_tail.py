@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 from tests.support.tables import check_hash, contents, files_on_disk, manifest_of, table_of
 
 import headwater as hw
+from headwater.errors import ConstraintError
 from headwater.model.commit import Commit
 from headwater.model.schema import Field
 from headwater.model.tables import Batch, BatchFormat
+from headwater.store import maintain
 from headwater.store.netting import net_sql
 from headwater.store.rows import CHANGED, VERSION, WEIGHT, Rows, arrow_rows, concatenated, in_utc, row_codes
 from headwater.warehouse import Warehouse
@@ -194,3 +198,31 @@ def test_changes_of_a_table_with_a_column_action(wh: Warehouse) -> None:
     before = wh.version
     wh.sql("INSERT INTO t VALUES (1, 'jump')")
     assert [r.asDict() for r in wh.changes("t", before).collect()] == [{"n": 1, "Action": "jump", "__action": "I"}]
+
+
+def test_only_neighbours_are_merged(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that covers the versions of a larger one would hide which row of a key is the newest."""
+    monkeypatch.setattr(maintain, "_MERGE_ROWS", 4)
+    monkeypatch.setattr(maintain, "_MERGE_INLINE", 6)
+    wh.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    wh.sql("INSERT INTO t SELECT id, 0 FROM range(40)")
+    wh.compact("t")
+    wh.sql("UPDATE t SET v = 1 WHERE id = 1")
+    wh.sql("DELETE FROM t WHERE id BETWEEN 5 AND 12")
+    wh.sql("INSERT INTO t VALUES (7, 7)")
+    for i in range(9):
+        wh.sql(f"UPDATE t SET v = {i} WHERE id = {20 + i}")
+    ranges = sorted((b.first_version, b.last_version) for b in manifest_of(wh, "t").batches)
+    assert any(low < high for low, high in ranges)
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(ranges))
+    with pytest.raises(ConstraintError, match="duplicate key"):
+        wh.sql("INSERT INTO t VALUES (7, 8)")
+    assert contents(wh, "t")[(7, 7)] == 1
+    check_hash(wh, "t")
+
+
+def test_dates_outside_of_pythons_calendar_inside_other_values(wh: Warehouse) -> None:
+    wh.sql("CREATE TABLE t (id INT PRIMARY KEY, a ARRAY<DATE>)")
+    wh.sql("INSERT INTO t VALUES (1, array(DATE '+12000-01-01')), (2, NULL)")
+    wh.sql("DELETE FROM t WHERE id = 2")
+    assert [tuple(r) for r in wh.table("t").selectExpr("id", "CAST(a AS STRING)").collect()] == [(1, "[+12000-01-01]")]

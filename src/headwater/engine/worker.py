@@ -266,8 +266,9 @@ class Worker:
         """Return the rows of `table` as a local relation with exactly these fields."""
         if table.num_rows == 0:
             return self.empty(fields)
-        shape = _shape(tuple(fields))
-        return DataFrame(self._internals.local_frame(table, shape), self.session)
+        if table.nbytes > _PREPARED_BYTES:
+            return self.session.createDataFrame(table.select([x.name for x in fields]), schema=struct_type(fields))
+        return DataFrame(self._internals.local_frame(table, _shape(tuple(fields))), self.session)
 
     def relation(self, rows: pa.Table | Frame, fields: Sequence[Field]) -> str:
         """Return what stands after FROM for the rows of a table or a frame, all of which will be read.

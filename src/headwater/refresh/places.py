@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.engine.identity import is_plain
+from headwater.engine.identity import has_variant, is_plain
 from headwater.engine.worker import Worker, arrow_schema
 from headwater.errors import CheckFailedError, ResultTooLargeError
 from headwater.model.schema import Field
@@ -32,6 +32,7 @@ from headwater.store.writing import Writer
 
 _MET_ROWS = 300_000
 _NEAR_KEYS = 50_000
+_NEAR_ROWS = 300_000
 _NEAR_TABLE_ROWS = 10_000
 """Of a smaller table, rows near a change are not read apart: that costs a query of its own."""
 
@@ -59,9 +60,10 @@ class _Way:
 
 @dataclass(frozen=True, slots=True)
 class _NearRows:
-    """All rows of a table that have one of these keys."""
+    """All rows of a table that have one of these keys, with these columns."""
 
     keys: pa.Array
+    columns: frozenset[str]
     relation: str
     count: int
 
@@ -217,14 +219,14 @@ class Places:
                 readers = [r for r in _later_reads(given.template, self._may_have_rows) if way in _ways([r], given)]
                 self._near_rows[way] = self._read_near(way, readers, given) if len(readers) > 1 else None
             found = self._near_rows[way]
-            if found is not None and _has_all(found, keys):
+            if found is not None and found.columns.issuperset(read.columns) and _has_all(found, keys):
                 return found
         return None
 
     def _no_rows(self, way: _Way, given: RefreshInput) -> _NearRows:
         fields = given.sources[way.name].table.schema.fields
         none = pa.table({f.name: pa.nulls(0) for f in fields})
-        return _NearRows(pa.nulls(0), self._worker.relation(none, fields), 0)
+        return _NearRows(pa.nulls(0), frozenset(none.column_names), self._worker.relation(none, fields), 0)
 
     def _may_have_rows(self, place: str) -> bool:
         return self.counts.get(place) != 0
@@ -232,9 +234,9 @@ class Places:
     def _keys(self, way: _Way, reads: Iterable[Read], given: RefreshInput, *, require: bool) -> pa.Array | None:
         """Return the keys that these reads ask for, as far as they are at hand; None if all are required and some are not."""
         field = next(iter(fields_of(given.sources[way.name].table, [way.column])))
-        if not is_plain(field.type):
-            return None
         type_ = arrow_schema([field]).field(0).type
+        if not is_plain(field.type) or pa.types.is_nested(type_):
+            return None
         found = []
         for near in (n for r in reads for n in r.near if n.name == way.column):
             for values in self._met_values(near):
@@ -247,10 +249,10 @@ class Places:
 
     def _read_near(self, way: _Way, readers: Sequence[Read], given: RefreshInput) -> _NearRows | None:
         keys = self._keys(way, readers, given, require=False)
-        if keys is None or len(keys) > _NEAR_KEYS:
-            return None
         wanted = {c for read in readers for c in read.columns} | {way.column}
         fields = [f for f in given.sources[way.name].table.schema.fields if f.name in wanted]
+        if keys is None or len(keys) > _NEAR_KEYS or any(has_variant(f.type) for f in fields):
+            return None
         read = Read(way.kind, way.name, tuple(f.name for f in fields))
         bound = column_bounds(pa.table({way.column: keys}), [way.column])
         text, rows = self._state_text(read, bound, given)
@@ -262,11 +264,14 @@ class Places:
         columns = ", ".join(f"l.{quoted(f.name)}" for f in fields)
         try:
             found = self._worker.collected(
-                f"SELECT /*+ BROADCAST(r) */ {columns} FROM {text} l LEFT SEMI JOIN {met} r ON l.{column} <=> r.{column}"
+                f"SELECT /*+ BROADCAST(r) */ {columns} FROM {text} l LEFT SEMI JOIN {met} r ON l.{column} <=> r.{column} "
+                f"LIMIT {_NEAR_ROWS + 1}"
             )
         except ResultTooLargeError:
             return None
-        return _NearRows(keys, self.read_back(found, fields), found.num_rows)
+        if found.num_rows > _NEAR_ROWS:
+            return None
+        return _NearRows(keys, frozenset(read.columns), self.read_back(found, fields), found.num_rows)
 
 
 def _has_all(rows: _NearRows, keys: pa.Array) -> bool:

@@ -154,7 +154,8 @@ def _may_hold(group: pq.RowGroupMetaData, bounds: Mapping[str, Bound]) -> bool:
     """Say whether the statistics of a row group allow a row inside the bounds."""
     for i in range(group.num_columns):
         column = group.column(i)
-        low_high = bounds.get(column.path_in_schema)
+        path = column.path_in_schema
+        low_high = bounds.get(path) if "." not in path else None  # a field of a struct, or a name with a dot
         stats = column.statistics
         if low_high is None or stats is None or not stats.has_min_max:
             continue

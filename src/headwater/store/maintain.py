@@ -112,12 +112,22 @@ class Maintenance:
     # merging ----------------------------------------------------------------------------------------------------------------
 
     def _merge_candidates(self, batches: Sequence[Batch]) -> tuple[Batch, ...]:
-        """Return small batches worth merging: many inline ones, or more tail files than a reader should see."""
-        small = [b for b in batches if b.format is not BatchFormat.INSERT and b.inserts + b.deletes <= _MERGE_ROWS]
+        """Return small batches worth merging: many inline ones, or more tail files than a reader should see.
+
+        They are neighbours, with no other batch between them: batches cover disjoint ranges of versions, and who looks for the
+        newest row of a key relies on that.
+        """
+        runs = [
+            tuple(run)
+            for is_small, run in itertools.groupby(sorted(batches, key=lambda b: b.first_version), _is_small)
+            if is_small
+        ]
+        small = [b for run in runs for b in run]
         inline = [b for b in small if b.format is BatchFormat.INLINE]
         files = [b for b in small if b.format is BatchFormat.TAIL]
         if len(inline) >= _MERGE_INLINE or len(files) >= self._ground.settings.tail_max_files:
-            return tuple(small)
+            longest = max(runs, key=len)
+            return longest if len(longest) > 1 else ()
         return ()
 
     def _merge(self, table: Table, manifest: Manifest) -> int:
@@ -362,6 +372,10 @@ class Maintenance:
                 self._ground.layout.remove_tree(path)
             catalog.discard_write(write.id)
         return len(taken)
+
+
+def _is_small(batch: Batch) -> bool:
+    return batch.format is not BatchFormat.INSERT and batch.inserts + batch.deletes <= _MERGE_ROWS
 
 
 def _small_files(files: Sequence[DataFile]) -> tuple[DataFile, ...]:

@@ -55,7 +55,8 @@ _BROADCAST_ROWS = 1_000_000
 _CACHED_BATCHES = 4096
 _CHUNK_ROWS = 50_000
 _FEW_ROWS = 4_000
-"""Tables of so many rows are added up by the driver."""
+_FEW_BYTES = 4 << 20
+"""Tables of no more than that are added up by the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +347,8 @@ class Reader:
         forward = source.table.base_version == between[0]
         pending = source.pending if forward else ()
         count = sum(f.rows for f in files) + sum(b.inserts + b.deletes for b in batches) + sum(p.count for p in pending)
-        if count > min(self._local_rows, _FEW_ROWS) or any(has_variant(f.type) for f in fields):
+        size = sum(f.bytes for f in files) + sum(b.bytes for b in batches)
+        if count > min(self._local_rows, _FEW_ROWS) or size > _FEW_BYTES or any(has_variant(f.type) for f in fields):
             return None
         schema = arrow_schema(fields)
         parts = [_columns(p, schema.names) for p in self._layout.paths(files)]
@@ -359,7 +361,10 @@ class Reader:
         signs = np.where(inserted == forward, 1, -1)
         if (signs > 0).all():
             return rows
-        codes = row_codes(rows)
+        try:
+            codes = row_codes(rows)
+        except (OverflowError, ValueError):  # dates in lists or structs, outside Python's calendar
+            return None
         weights = np.zeros(rows.num_rows, dtype=np.int64)
         np.add.at(weights, codes, np.concatenate([np.ones(base.num_rows, dtype=np.int64), signs]))
         first = np.unique(codes, return_index=True)[1]

@@ -166,9 +166,13 @@ def _numpy(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def row_codes(table: pa.Table) -> npt.NDArray[np.int64]:
-    """Return a number for each row, the same for equal rows and for no others."""
+    """Return a number for each row, the same for equal rows and for no others: there is one zero and one NaN."""
     codes = np.zeros(table.num_rows, dtype=np.int64)
     for column in table.columns:
+        if pa.types.is_floating(column.type):
+            column = pc.if_else(
+                pc.is_nan(column), pa.scalar(np.nan, column.type), pc.add(column, pa.scalar(0.0, column.type))
+            )
         try:
             encoded = pc.dictionary_encode(column.combine_chunks(), null_encoding="encode").indices
         except pa.ArrowNotImplementedError:
@@ -180,7 +184,7 @@ def row_codes(table: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _comparable(value: object) -> object:
-    """Return a value whose text is equal for equal values: map entries in one order, at any depth."""
+    """Return a value whose text is equal for equal values: map entries in one order, one zero, at any depth."""
     if isinstance(value, dict):
         return {k: _comparable(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -188,7 +192,7 @@ def _comparable(value: object) -> object:
         return sorted(made, key=repr) if made and all(isinstance(v, tuple) for v in value) else made
     if isinstance(value, tuple):
         return tuple(_comparable(v) for v in value)
-    return value
+    return value + 0.0 if isinstance(value, float) else value
 
 
 def changed_words(positions: Iterable[int]) -> dict[int, int]:
