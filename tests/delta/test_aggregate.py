@@ -351,6 +351,9 @@ def test_sums_of_decimals_with_more_digits_than_spark_negates(lab: Lab) -> None:
     assert s.follow() == [(next_, Decimal(11 * 10**36 + 4))]
     lab.sql(f"UPDATE {t} SET a = a + 0.0000000001, b = b - 1 WHERE id = 1")
     lab.sql(f"DELETE FROM {t} WHERE id = 3")
-    assert s.follow() == [(next_, Decimal(10**37))]
+    rounded = Decimal(
+        "1234567890123456789012345678.9012345680"
+    )  # by Spark's rules for the sum of two decimals, in the UPDATE
+    assert s.follow() == [(rounded, Decimal(10**37))]
     lab.sql(f"UPDATE {t} SET a = 1, b = NULL WHERE id = 1")
     assert s.follow() == [(Decimal(1), None)]

@@ -28,7 +28,7 @@ def test_rollup_over_a_join_keeps_null_apart_from_the_total(story: Story) -> Non
     story.change("DELETE FROM shops WHERE id = 2", "UPDATE sales SET shop = 3, v = 5 WHERE id = 2")
     assert s.refreshed() == [(None, 1, 13, 2), ("Bonn", 0, 13, 2)]
     story.change("TRUNCATE TABLE shops")
-    assert s.refreshed() == [(None, 1, None, 0)]
+    assert s.refreshed() == []  # Spark has no total of nothing
     story.change("INSERT INTO shops VALUES (3, NULL)")
     assert s.refreshed() == [(None, 0, 13, 2), (None, 1, 13, 2)]
     story.verified()

@@ -7,7 +7,14 @@ from headwater.plan.catalyst_aggregates import read_aggregate
 from headwater.plan.catalyst_generators import read_generate
 from headwater.plan.catalyst_joins import read_join
 from headwater.plan.catalyst_json import Node, nested
-from headwater.plan.catalyst_leaves import read_loop, read_loop_reference, read_one_row, read_scan, read_values
+from headwater.plan.catalyst_leaves import (
+    read_inline_table,
+    read_loop,
+    read_loop_reference,
+    read_one_row,
+    read_scan,
+    read_values,
+)
 from headwater.plan.catalyst_reader import Handler, PlanReader, Relation
 from headwater.plan.catalyst_tops import read_limit, read_project, read_sort
 from headwater.plan.catalyst_windows import read_window
@@ -60,6 +67,7 @@ def _union(reader: PlanReader, node: Node) -> Relation | None:
 _OPERATORS: dict[str, Handler] = {
     "LocalRelation": read_values,
     "OneRowRelation": read_one_row,
+    "ResolvedInlineTable": read_inline_table,
     "LogicalRDD": read_scan,
     "LogicalRelation": read_scan,
     "Filter": _filter,

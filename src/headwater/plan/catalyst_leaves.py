@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.plan.catalyst_json import Node
+from headwater.plan.catalyst_json import Node, nested
 from headwater.plan.catalyst_reader import PlanReader, Relation
 from headwater.plan.expressions import Expression, Literal
 from headwater.plan.literals import literal_sql
@@ -49,6 +49,18 @@ def _constant(json_type: object, value: object, ddl: str) -> Expression:
 def read_one_row(reader: PlanReader, node: Node) -> Relation | None:
     """SELECT without FROM: one row without columns."""
     return Relation(Values(((),), ()), ())
+
+
+def read_inline_table(reader: PlanReader, node: Node) -> Relation | None:
+    """VALUES that Spark computes anew at each run: what it is that changes between runs is the reason."""
+    roots = [nested(flat) for row in node.fields["rows"] for flat in row]
+    _, scope = reader.over(read_one_row(reader, node), roots)
+    known = len(reader.findings.refusals)
+    for root in roots:
+        reader.expressions.read(root, scope)
+    if len(reader.findings.refusals) == known:
+        reader.refuse(node)
+    return None
 
 
 def read_loop(reader: PlanReader, node: Node) -> Relation | None:
