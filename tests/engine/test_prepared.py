@@ -197,10 +197,10 @@ def test_values_of_every_type_arrive_unchanged(worker: Worker, kind: str, values
     schema = arrow_schema(fields)
     numbers = pa.array(range(len(values)), pa.int32())
     table = pa.Table.from_arrays([numbers, pa.array(values, schema.field("v").type)], schema=schema)
-    name = worker.relation(table, fields)
-    text = f"SELECT i, v FROM {name} WHERE i >= 0"
     for _ in range(2):
+        worker.release()
+        text = f"SELECT i, v FROM {worker.relation(table, fields)} WHERE i >= 0"
         found = worker.collected(text).sort_by("i")
         assert found.column("v").to_pylist() == values
         assert found.column("v").type == table.column("v").type
-    assert worker._prepare(text) is not None
+    assert list(map(type, worker._prepared.values())) == [PreparedQuery]

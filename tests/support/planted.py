@@ -149,7 +149,7 @@ PLANTED = (
         Scan,
         "Where the driver adds up base and tail, rows that share their first column cancel.",
         _with(_patch(reading, "_FEW_ROWS", 4000), _patch(reading, "row_codes", wrong.codes_of_the_first_column)),
-        "inner_join",
+        "update_of_one_column",
     ),
     PlantedBug(
         "equal_rows_of_the_tail_are_read_once",
