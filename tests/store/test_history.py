@@ -174,7 +174,10 @@ ODD_ROW = """
 def test_the_driver_adds_up_what_spark_adds_up(wh: Warehouse, key: str) -> None:
     """Few rows never go through Spark's joins: values of every type must come out the same."""
     wh.sql(f"CREATE TABLE odd ({ODD}{key})")
-    rows = [ODD_ROW.format(n=n, d=d, s=s) for n, d, s in ((1, "'NaN'", "'A'"), (2, "-0.0", "'a'"), (3, "NULL", "NULL"))]
+    rows = [
+        ODD_ROW.format(n=n, d=d, s=s)
+        for n, d, s in ((1, "double('NaN')", "'A'"), (2, "-0.0D", "'a'"), (3, "double(NULL)", "NULL"))
+    ]
     twice = [*rows, *rows] if not key else rows
     wh.sql(f"INSERT INTO odd VALUES {', '.join(twice)}")
     versions = [wh.version]
