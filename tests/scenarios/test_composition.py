@@ -20,8 +20,8 @@ import headwater as hw
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SEEDS = range(6)
-MAINTAINED = 5
+SEEDS = range(12)
+MAINTAINED = 10
 FILES = sorted((Path(__file__).parent / "compositions").glob("*.json"))
 
 
