@@ -222,3 +222,18 @@ def test_exists_three_levels_deep(story: Story) -> None:
     story.change("DELETE FROM l WHERE order_id = 20", "INSERT INTO l VALUES (30, 8)")
     assert s.refreshed() == [(2,)]
     story.verified()
+
+
+@pytest.mark.parametrize(("word", "before", "after"), [("", [(1,)], [(2,)]), ("NOT ", [(2,), (3,)], [(1,), (3,)])])
+def test_one_column_in_two_equalities(
+    story: Story, word: str, before: list[tuple[int]], after: list[tuple[int]]
+) -> None:
+    story.table("l", "id INT, s STRING", [(1, "a"), (2, "b"), (3, None)], key="id")
+    story.table("r", "s STRING, t STRING", [("a", "a"), ("b", "x"), (None, "b"), ("x", "x")])
+    stream = story.stream(
+        f"SELECT l.id FROM l WHERE l.s {word}IN (SELECT r.s AS x FROM r WHERE r.t = l.s AND r.s IS NOT NULL)"
+    )
+    assert stream.rows() == before
+    story.change("UPDATE r SET t = 'b' WHERE s = 'b'", "DELETE FROM r WHERE s = 'a'")
+    assert stream.refreshed() == after
+    story.verified()

@@ -144,14 +144,13 @@ class Meeting:
         parts = []
         for side in sides:
             if side.changes is not None:
-                tree, columns = computed(side.changes, side.keys, self.ctx)
-                parts.append(narrowed(tree, columns))
+                parts.append(computed(side.changes, side.keys, self.ctx))
         if not self.keys or not parts:
             return None
         columns = tuple(self.ctx.fresh("k", "") for _ in self.keys)
-        renamed = [
-            Project(p, tuple(Named(self.ctx.again(n), ColumnRef(c.id)) for n, c in zip(columns, p.output, strict=True)))
-            for p in parts
+        renamed = [  # one column may be equal to several
+            Project(p, tuple(Named(self.ctx.again(n), ColumnRef(c.id)) for n, c in zip(columns, own, strict=True)))
+            for p, own in parts
         ]
         return Union(tuple(renamed), columns)
 
