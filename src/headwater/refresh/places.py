@@ -209,14 +209,14 @@ class Places:
         """Return the rows that a read needs out of near rows, which are read now if other texts need some too."""
         if read.name not in given.sources:
             return None
-        for way in _ways([read], given):
+        for way in _ways(read, given):
             keys = self._keys(way, [read], given, require=True)
             if keys is None:
                 continue
             if len(keys) == 0:
                 return self._no_rows(way, given)
             if way not in self._near_rows:
-                readers = [r for r in _later_reads(given.template, self._may_have_rows) if way in _ways([r], given)]
+                readers = [r for r in _later_reads(given.template, self._may_have_rows) if way in _ways(r, given)]
                 self._near_rows[way] = self._read_near(way, readers, given) if len(readers) > 1 else None
             found = self._near_rows[way]
             if found is not None and found.columns.issuperset(read.columns) and _has_all(found, keys):
@@ -278,16 +278,13 @@ def _has_all(rows: _NearRows, keys: pa.Array) -> bool:
     return bool(pc.all(pc.is_in(keys, rows.keys), min_count=0).as_py())
 
 
-def _ways(reads: Iterable[Read], given: RefreshInput) -> list[_Way]:
-    """Return the ways in which rows of tables can be found. A table that has not changed has one side."""
-    found: dict[_Way, None] = {}
-    for read in reads:
-        kind = read.kind
-        if kind == "old" and read.name in given.sources:
-            source = given.sources[read.name]
-            kind = "old" if source.batches(given.frontier, given.version) else "new"
-        found.update(dict.fromkeys(_Way(kind, read.name, near.name) for near in read.near))
-    return list(found)
+def _ways(read: Read, given: RefreshInput) -> list[_Way]:
+    """Return the ways in which the rows that a read needs can be found. A table that has not changed has one side."""
+    kind = read.kind
+    if kind == "old" and read.name in given.sources:
+        source = given.sources[read.name]
+        kind = "old" if source.batches(given.frontier, given.version) else "new"
+    return list(dict.fromkeys(_Way(kind, read.name, near.name) for near in read.near))
 
 
 def _later_reads(template: Template, may_have_rows: Callable[[str], bool]) -> Iterator[Read]:
