@@ -68,8 +68,10 @@ class Settings(BaseSettings):
     """A change batch of at most this many rows may be kept in the catalog."""
     arrow_max_rows: Count = 500_000
     """Results of at most this many rows come back to the driver and are written there; larger ones are written by Spark."""
-    local_relation_max_rows: Count = 4_000
+    local_relation_max_rows: Count = 16_000
     """Changes of at most this many rows are given to Spark as a local relation; more become a Parquet file first."""
+    index_max_bytes: Count = 8 << 30
+    """Disk space for decoded and sorted columns, by which a refresh finds the rows that a change meets; 0 lets Spark scan for them."""
     tail_max_files: PositiveCount = 16
     """Spark never sees more tail files of one table than this; more are merged on the driver first."""
     fold_tail_fraction: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.1

@@ -56,6 +56,7 @@ from headwater.source.parse import read_statement, split_script
 from headwater.source.schemas import managed_schema, require_name, require_storable
 from headwater.source.session import ChangeSession, named_frames
 from headwater.source.transaction import Transaction, require_managed
+from headwater.store.columns import Columns
 from headwater.store.ground import Ground
 from headwater.store.layout import Layout
 from headwater.store.maintain import Maintenance, VacuumReport
@@ -74,6 +75,7 @@ class Warehouse:
         self._catalog = catalog
         self._settings = settings
         layout = Layout(location.resolve())
+        columns = Columns(layout, settings.index_max_bytes)
         engine = Engine(settings, spark)
         owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         limits = WriteLimits(
@@ -83,7 +85,13 @@ class Warehouse:
             catalog,
             layout,
             engine,
-            Reader(catalog, layout, settings.local_relation_max_rows),
+            Reader(
+                catalog,
+                layout,
+                columns,
+                local_rows=settings.local_relation_max_rows,
+                driver_rows=settings.arrow_max_rows,
+            ),
             Writer(catalog, layout, limits, owner),
             settings,
             owner,

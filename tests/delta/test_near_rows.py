@@ -22,7 +22,7 @@ WAITING = """
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each side of each table is read in a refresh; near rows are read apart whatever the size of a table."""
+    """How often Spark reads each side of each table in a refresh, as if the driver could find no rows and all tables were large."""
     counted: Counter[str] = Counter()
     state_text = Places._state_text
 
@@ -32,6 +32,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return state_text(self, read, bounds, given)
 
     monkeypatch.setattr(Places, "_state_text", counting)
+    monkeypatch.setattr(Places, "_found", lambda *_: None)
     monkeypatch.setattr(places, "_NEAR_TABLE_ROWS", 0)
     return counted
 

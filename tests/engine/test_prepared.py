@@ -34,9 +34,9 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     texts: list[str] = []
 
     class Counted(PreparedQuery):
-        def __init__(self, session: Any, internals: Any, text: str, inputs: Any) -> None:
+        def __init__(self, session: Any, internals: Any, text: str, inputs: Any, *, in_one: bool) -> None:
             texts.append(text)
-            super().__init__(session, internals, text, inputs)
+            super().__init__(session, internals, text, inputs, in_one=in_one)
 
     monkeypatch.setattr(worker_module, "PreparedQuery", Counted)
     return texts
@@ -204,3 +204,47 @@ def test_values_of_every_type_arrive_unchanged(worker: Worker, kind: str, values
         assert found.column("v").to_pylist() == values
         assert found.column("v").type == table.column("v").type
     assert list(map(type, worker._prepared.values())) == [PreparedQuery]
+
+
+JOINS = {
+    "inner": "SELECT l.g, l.x + r.x AS s FROM {0} l JOIN {1} r ON l.g = r.g",
+    "broadcast": "SELECT /*+ BROADCAST(l) */ l.g, l.x + r.x AS s FROM {0} l JOIN {1} r ON l.g = r.g",
+    "left": "SELECT l.g, l.x, r.x AS y FROM {0} l LEFT JOIN {1} r ON l.g = r.g",
+    "full": "SELECT l.g, l.x, r.x AS y FROM {0} l FULL JOIN {1} r ON l.g = r.g",
+    "semi": "SELECT /*+ BROADCAST(r) */ l.g, l.x FROM {0} l LEFT SEMI JOIN {1} r ON l.g <=> r.g",
+    "anti": "SELECT /*+ BROADCAST(r) */ l.g, l.x FROM {0} l LEFT ANTI JOIN {1} r ON l.g <=> r.g",
+    "cross": "SELECT l.g, r.x FROM {0} l CROSS JOIN {1} r",
+    "range": "SELECT l.g, r.x FROM {0} l LEFT JOIN {1} r ON l.x < r.x",
+    "union below a join": "SELECT u.g, u.x, r.x AS y FROM (SELECT * FROM {0} UNION ALL SELECT * FROM {1}) u JOIN {1} r ON u.g = r.g",
+    "groups of a union": "SELECT g, sum(x) AS s, count(*) AS n FROM (SELECT * FROM {0} UNION ALL SELECT * FROM {1}) GROUP BY g",
+    "one group": "SELECT count(*) AS n, sum(x) AS s FROM (SELECT * FROM {0} UNION ALL SELECT * FROM {1})",
+    "window": "SELECT g, x, row_number() OVER (PARTITION BY g ORDER BY x) AS n FROM (SELECT * FROM {0} UNION ALL SELECT * FROM {1})",
+}
+
+
+@pytest.mark.parametrize("text", JOINS.values(), ids=JOINS)
+@pytest.mark.parametrize("in_files", [False, True])
+def test_inputs_in_one_part_give_what_the_text_gives(
+    worker: Worker, planned: list[str], text: str, in_files: bool, spark: SparkSession
+) -> None:
+    """Nothing is exchanged between parts that are planned as one: if one of them came in two, rows would not meet."""
+    cases = [
+        (rows(("a", 1), ("b", 2), (None, 3)), rows(("a", 3), ("c", 4), (None, 5), ("a", 9))),
+        (rows(("a", 1), ("a", 2)), rows(("a", -1))),
+        (rows(), rows(("a", 3), ("b", 1))),
+        (rows(("a", 1), ("b", 2)), rows()),
+        (rows(), rows()),
+    ]
+    for left, right in [cases[0], *cases]:
+        plain = spark.newSession()
+        for name, table in (("l0", left), ("r0", right)):
+            plain.createDataFrame(table.to_pylist(), "g STRING, x BIGINT").repartition(3).createOrReplaceTempView(name)
+        expected = sorted((tuple(r) for r in plain.sql(text.format("l0", "r0")).collect()), key=repr)
+        worker.release()
+        given: list[Any] = [left, right]
+        if in_files:
+            given[1] = worker.session.createDataFrame(right.to_pylist(), "g STRING, x BIGINT").repartition(3)
+        names = [worker.relation(t, FIELDS) for t in given]
+        found = worker.collected(text.format(*names))
+        assert sorted((tuple(r.values()) for r in found.to_pylist()), key=repr) == expected
+    assert len(planned) == 1

@@ -63,7 +63,7 @@ class Refreshes:
 def refreshes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Refreshes]:
     """Change one table after the other by a few rows; after each, refresh every query that reads it."""
     path = tmp_path_factory.mktemp("plans") / "warehouse"
-    with readable_plans(spark, LIMIT), hw.connect(path, spark=spark) as wh:
+    with readable_plans(spark, LIMIT), hw.connect(path, spark=spark, settings={"index_max_bytes": 0}) as wh:
         story = Story(wh, SCALE, JOINS)
         made = Refreshes(story, {})
         for table, batch in small_changes(story.mirror).items():

@@ -15,7 +15,10 @@ from headwater.store import reading
 
 @contextmanager
 def ways_of(number: int) -> Iterator[None]:
-    """Compute old and new groups apart in one of four; let Spark add up base and tail, and read near rows apart, in every other."""
+    """Compute old and new groups apart in one of four; let Spark add up base and tail, and read near rows apart, in every other.
+
+    Rows of tables near a change are found by the driver, but in one of three, where Spark looks for them.
+    """
     with ExitStack() as patches:
         if number % 4 == 1:
             patches.enter_context(mock.patch.object(evaluate, "_MANY_GROUPS", 0))
@@ -23,4 +26,6 @@ def ways_of(number: int) -> Iterator[None]:
             patches.enter_context(mock.patch.object(reading, "_FEW_ROWS", 0))
         if number % 4 >= 2:
             patches.enter_context(mock.patch.object(places, "_NEAR_TABLE_ROWS", 0))
+        if number % 3 == 0:
+            patches.enter_context(mock.patch.object(places, "rows_near", return_value=None))
         yield

@@ -7,7 +7,7 @@ inputs it is (delta R join S') + (R join delta S), and only both together are ri
 missing from the first (S' no longer has its row) and comes from the second.
 
 Joins of joins are one cluster, with projections and conditions between them taken along: so every term starts at its delta and walks
-from there along the conditions, first to inputs that it meets in one row at most, then to those that a filter has cut down. No
+from there along the conditions, always to the input of which it meets the fewest rows. No
 term joins two whole inputs before the delta has cut one of them.
 
 Relies on: a state carries no weight (every row counts +1), so the weight of a pair is that of its change row.
@@ -15,6 +15,7 @@ Relies on: a state carries no weight (every row counts +1), so the weight of a p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -113,15 +114,32 @@ class _Walk:
         self.waiting = [c for c in self.waiting if c not in ready]
         return ready
 
-    def _rank(self, i: int) -> tuple[int, int, int, int, int]:
-        """Say how well an input is joined next: connected, met once at most, cut down by a filter, small."""
+    def _rank(self, i: int) -> tuple[bool, float, int, int]:
+        """Say how well an input is joined next: connected, met in few rows each, small."""
         leaf = self.cluster.leaves[i]
         met = self._met(leaf)
+        return (not met, self._matches(leaf, met), rows_of(leaf, self.ctx), i)
+
+    def _matches(self, leaf: Operator, met: frozenset[int]) -> float:
+        """Return about how many rows of an input one row meets."""
         is_filtered = any(isinstance(o, Filter) for o in walk_operators(leaf)) or any(
             column_ids(c) and column_ids(c) <= {x.id for x in leaf.output} for c in self.waiting
         )
-        once = any(key <= met for key in unique_keys(leaf, lambda table: self.ctx.facts(table).key))
-        return (not met, not once, not is_filtered, rows_of(leaf, self.ctx), i)
+        share = 0.25 if is_filtered else 1.0
+        if any(key <= met for key in self._keys(leaf)):
+            return share
+        rows = max(1, rows_of(leaf, self.ctx))
+        values = [n for column in met if (n := self._values(column))]
+        return share * rows / (max(values) if values else math.sqrt(rows))
+
+    def _values(self, column: int) -> int:
+        """Return about how many values a column has that is a key, or equal to one: as many as there are rows of it; 0 if unknown."""
+        same = self.equal.to(column)
+        own = [leaf for leaf in self.cluster.leaves if any(len(k) == 1 and k <= same for k in self._keys(leaf))]
+        return max((rows_of(leaf, self.ctx) for leaf in own), default=0)
+
+    def _keys(self, leaf: Operator) -> tuple[frozenset[int], ...]:
+        return unique_keys(leaf, lambda table: self.ctx.facts(table).key)
 
     def _met(self, leaf: Operator) -> frozenset[int]:
         """Return the columns of `leaf` that are equal to something that is known by now."""

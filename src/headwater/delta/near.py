@@ -18,6 +18,7 @@ from headwater.delta.context import changes_place, stage_place
 from headwater.plan.expressions import Call, Column, ColumnRef, Expression, column_ids
 from headwater.plan.operators import (
     Aggregate,
+    At,
     Expand,
     Filter,
     Generate,
@@ -33,6 +34,7 @@ from headwater.plan.operators import (
     Stage,
     Union,
     Values,
+    Via,
     Window,
 )
 
@@ -76,16 +78,16 @@ def equalities(conditions: Sequence[Expression]) -> list[tuple[Expression, Expre
     return found
 
 
-def origins(op: Operator, column: int) -> tuple[tuple[str, str], ...] | None:
-    """Return the (place, column) of the rows at hand that a column's values come from; None if they are computed or read."""
+def origins(op: Operator, column: int) -> tuple[At | Via, ...] | None:
+    """Return the columns that a column's values come from; None if they are computed."""
     match op:
         case Scan():
-            if op.side is not Side.DELTA:
-                return None
-            names = {c.id: n for c, n in zip(op.columns, op.names, strict=True)}
-            return ((changes_place(op.table), names[column]),)
+            name = {c.id: n for c, n in zip(op.columns, op.names, strict=True)}[column]
+            if op.side is Side.DELTA:
+                return (At(changes_place(op.table), name),)
+            return (Via(op.side, op.table, name, op.near),) if op.side in (Side.NEW, Side.OLD) else None
         case Stage():
-            return ((stage_place(op.name), f"c{column}"),)
+            return (At(stage_place(op.name), f"c{column}"),)
         case Project():
             expression = next(i.expression for i in op.items if i.column.id == column)
             return origins(op.input, expression.id) if isinstance(expression, ColumnRef) else None
@@ -130,7 +132,14 @@ def _with_bounds(op: Operator, keys: Operator, pairs: Pairs) -> Operator:
         found = origins(keys, pair.key.id)
         if found is not None:
             near.append(Near(names[pair.column.id], found, pair.null_safe))
-    return replace(op, near=tuple(dict.fromkeys(near)))
+    at_hand = [n for n in near if depth(n) == 0]
+    return replace(op, near=tuple(dict.fromkeys(at_hand or sorted(near, key=depth)[:1])))
+
+
+def depth(near: Near) -> int:
+    """Return behind how many tables the keys of a limit lie. One limit of that kind is enough, or they would double with each table."""
+    vias = [s for s in near.sources if isinstance(s, Via)]
+    return max((1 + max((depth(n) for n in via.near), default=0) for via in vias), default=0)
 
 
 def _pushed(op: Operator, keys: Operator, pairs: Pairs, at_leaf: _AtLeaf, *, exact: bool = True) -> Operator:

@@ -10,6 +10,7 @@ Holds for plans whose leaves are such inputs or constants. Others (tables read i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 _EXECUTION = "org.apache.spark.sql.execution."
 _SLOT = f"{_EXECUTION}RDDScanExec"
+_BROADCAST = re.compile(r"/\*\+ BROADCAST\((\w+)\) \*/")
 _CONSTANTS = (f"{_EXECUTION}LocalTableScanExec", f"{_EXECUTION}OneRowRelationExec")
 
 
@@ -61,6 +63,10 @@ class Internals:
         self.from_arrow = jvm.org.apache.spark.sql.api.python.PythonSQLUtils.toDataFrame
         self.local_scan = jvm.org.apache.spark.sql.execution.LocalTableScanExec
         self.scan = jvm.org.apache.spark.sql.execution.RDDScanExec
+        self.input = jvm.org.apache.spark.sql.execution.LogicalRDD
+        self.dataset = jvm.org.apache.spark.sql.classic.Dataset
+        physical = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.plans.physical.SinglePartition$")
+        self.single_partition = physical.getField("MODULE$").get(None)
         self.with_conf = jvm.org.apache.spark.sql.execution.SQLExecutionRDD
         self.active = jvm.org.apache.spark.sql.classic.SparkSession
 
@@ -70,6 +76,10 @@ class Internals:
         for item in items:
             made.add(item)
         return self.scala(made).toSeq()
+
+    def no_rows(self) -> Any:
+        """Return no rows, in one part."""
+        return self.context.parallelize(self.list(), 1).rdd()
 
     def local_frame(self, table: pa.Table, shape: Shape) -> Any:
         """Return rows as a local relation, a Dataset of the JVM."""
@@ -94,21 +104,32 @@ class Internals:
 
 
 class PreparedQuery:
-    """A physical plan over named inputs."""
+    """A physical plan over named inputs.
 
-    def __init__(self, session: SparkSession, spark: Internals, text: str, inputs: Mapping[str, Shape]) -> None:
+    `in_one`: every input comes in one part. Then rows that join are in the same place already: each join is a hash join inside of one
+    task, nothing is broadcast, and a query with a dozen joins is one job.
+    """
+
+    def __init__(
+        self, session: SparkSession, spark: Internals, text: str, inputs: Mapping[str, Shape], *, in_one: bool
+    ) -> None:
         """Plan `text`; `NotPreparableError` if its plan depends on more than its inputs."""
         self._session = session
         self._spark = spark
         self._inputs = dict(inputs)
+        self._in_one = in_one
         slots: dict[int, str] = {}
         try:
             for name, shape in inputs.items():
-                empty = spark.context.emptyRDD().rdd()
+                empty = spark.no_rows()
                 schema = spark.data_type.fromJson(shape.spark)
-                spark.session.internalCreateDataFrame(empty, schema, False).createOrReplaceTempView(name)
+                frame = spark.session.internalCreateDataFrame(empty, schema, False)
+                if in_one:
+                    rows = frame.logicalPlan()
+                    frame = spark.dataset.ofRows(spark.session, self._single(rows.output(), empty, rows))
+                frame.createOrReplaceTempView(name)
                 slots[empty.id()] = name
-            frame = session.sql(text)
+            frame = session.sql(_BROADCAST.sub(r"/*+ SHUFFLE_HASH(\1) */", text) if in_one else text)
             plan = frame._jdf.queryExecution().executedPlan()
             if not plan.subqueriesAll().isEmpty():
                 raise NotPreparableError("it has a subquery")
@@ -118,7 +139,7 @@ class PreparedQuery:
             self._arrow = to_arrow_schema(frame.schema, timezone="UTC")
             with spark.activated():
                 self._bound(self._root, dict.fromkeys(inputs, (spark.seq([]), None)))
-                self._bound(self._root, dict.fromkeys(inputs, (None, spark.context.emptyRDD().rdd())))
+                self._bound(self._root, dict.fromkeys(inputs, (None, spark.no_rows())))
         except (Py4JError, TypeError) as error:  # TypeError: py4j takes a class that is not there for a package
             raise NotPreparableError(f"this Spark has other internals: {error}") from error
         finally:
@@ -139,9 +160,24 @@ class PreparedQuery:
             [pa.ipc.read_record_batch(pa.py_buffer(b), self._arrow) for b in batches], self._arrow
         )
 
+    def _single(self, output: Any, rows: Any, like: Any) -> Any:
+        """Return an input of the plan whose rows are in one part."""
+        none = self._spark.none
+        args = (like.outputOrdering(), like.isStreaming(), like.stream(), self._spark.session, none, none, False)
+        return self._spark.input(output, rows, self._spark.single_partition, *args)
+
     def _given(self, source: pa.Table | DataFrame, shape: Shape) -> tuple[Any, Any]:
         if isinstance(source, DataFrame):
-            return None, source._jdf.queryExecution().toRdd()
+            rows = source._jdf.queryExecution().toRdd()
+            if self._in_one:
+                rows = (
+                    rows.coalesce(1, False, self._spark.none, None)
+                    if rows.getNumPartitions()
+                    else self._spark.no_rows()
+                )
+            return None, rows
+        if source.num_rows == 0:  # a local scan of no rows has no part at all
+            return None, self._spark.no_rows()
         return self._rows(source, shape), None
 
     def _bound(self, node: Any, rows: Mapping[str, tuple[Any, Any]]) -> Any:
@@ -151,7 +187,7 @@ class PreparedQuery:
             local, distributed = rows[node.slot]
             if distributed is not None:
                 return self._spark.scan(node.plan, distributed, *node.details)
-            return self._spark.local_scan(node.plan, local, self._spark.none, False)
+            return self._spark.local_scan(node.plan, local, self._spark.none, self._in_one)
         children = [self._bound(c, rows) for c in node.children]
         if len(children) == 1:
             return node.plan.withNewChildInternal(children[0])
@@ -159,8 +195,6 @@ class PreparedQuery:
 
     def _rows(self, table: pa.Table, shape: Shape) -> Any:
         """Return the rows of `table` in Spark's own form."""
-        if table.num_rows == 0:
-            return self._spark.seq([])
         return self._spark.local_frame(table, shape).logicalPlan().data()
 
 

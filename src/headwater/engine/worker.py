@@ -79,10 +79,11 @@ _PREPARED_BYTES = 8 << 20
 _TINY_ROWS = 20_000
 _SMALL_ROWS = 500_000
 _COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+_PARTS = "spark.sql.leafNodeDefaultParallelism"
 _TINY_CONF = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
-    "spark.sql.leafNodeDefaultParallelism": "1",
+    _PARTS: "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -180,7 +181,7 @@ class Worker:
             self.configure(_TINY_CONF)
             return
         cores = self.session.sparkContext.defaultParallelism
-        leaves = {"spark.sql.leafNodeDefaultParallelism": str(cores)}
+        leaves = {_PARTS: str(cores)}
         if rows <= _SMALL_ROWS:
             self.configure(_SMALL_CONF | leaves)
         else:
@@ -239,7 +240,8 @@ class Worker:
             try:
                 shapes = {n: _shape(x) for n, x in inputs.items()}
                 with translated_errors():
-                    self._prepared[key] = PreparedQuery(self.session, self._internals, text, shapes)
+                    in_one = self._conf.get(_PARTS) == "1"
+                    self._prepared[key] = PreparedQuery(self.session, self._internals, text, shapes, in_one=in_one)
             except NotPreparableError as reason:
                 LOG.debug("not prepared: %s", reason)
                 self._prepared[key] = None

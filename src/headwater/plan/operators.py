@@ -32,14 +32,32 @@ class Side(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class At:
+    """A column of rows at hand: the changes of a table, or the rows of a stage."""
+
+    place: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Via:
+    """A column of a table, of those of its rows that are near others themselves."""
+
+    side: Side
+    table: str
+    name: str
+    near: tuple[Near, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Near:
-    """A column of a scan whose values matter only where they lie between those of `sources`: (place, column) of rows at hand.
+    """A column of a scan whose values matter only where they are among those of `sources`.
 
     `null_safe`: NULL matters where a source holds it.
     """
 
     name: str
-    sources: tuple[tuple[str, str], ...]
+    sources: tuple[At | Via, ...]
     null_safe: bool = True
 
 

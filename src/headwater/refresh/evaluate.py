@@ -186,7 +186,7 @@ class Evaluation:
         weights = pc.if_else(inserted, pa.scalar(1, pa.int32()), pa.scalar(-1, pa.int32()))
         values = rows.select([f.name for f in fields])
         deletes = rows.num_rows - (pc.sum(inserted).as_py() or 0)
-        relation = self._worker.relation(values.append_column(WEIGHT, weights), (*fields, Field(WEIGHT, "INT")))
+        relation = self._places.read_back(values.append_column(WEIGHT, weights), (*fields, Field(WEIGHT, "INT")))
         return _Changed(count, deletes, values), relation
 
     # rows -------------------------------------------------------------------------------------------------------------------
@@ -219,6 +219,7 @@ class Evaluation:
         self._worker.save(self._worker.sql(text), str(folder))
         files = sorted(str(p) for p in folder.glob("*.parquet"))
         self._places.counts[place] = sum(pq.read_metadata(f).num_rows for f in files)
+        self._places.files[place] = files
         self._places.relations["stage", name] = self._worker.relation(self._worker.read_parquet(files, fields), fields)
 
     def _show(self, name: str, table: pa.Table, fields: Sequence[Field]) -> None:
@@ -242,6 +243,7 @@ class Evaluation:
                 raise EndlessRecursionError("the changes of a recursive query do not come to an end")
             waves.append(self._worker.collected(self._netted(text, stage.seeds, stage.weight)))
             self._show(stage.wave, waves[-1], fields)
+            self._places.forget_found()
             text = self._places.fill(stage.step, given) if waves[-1].num_rows else None
         waves = waves or [pa.table({f.name: pa.nulls(0) for f in fields})]
         self._show(stage.name, pa.concat_tables(waves), fields)

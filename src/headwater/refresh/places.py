@@ -10,12 +10,14 @@ given more of them or fewer.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from headwater.engine.identity import has_variant, is_plain
 from headwater.engine.worker import Worker, arrow_schema
@@ -23,14 +25,16 @@ from headwater.errors import CheckFailedError, ResultTooLargeError
 from headwater.model.schema import Field
 from headwater.model.sql import quoted
 from headwater.model.tables import Table
-from headwater.plan.operators import Near
+from headwater.plan.operators import At, Near, Via
 from headwater.plan.printer import BROADCAST_HINT, BROADCAST_LEFT_HINT
 from headwater.refresh.template import LoopText, Read, RowsText, StageText, Template, Text, filled, places
 from headwater.store.layout import Bound, column_bounds, files_within, write_parquet
+from headwater.store.near import rows_near
 from headwater.store.reading import Reader, Source
 from headwater.store.writing import Writer
 
 _MET_ROWS = 300_000
+_KEY_ROWS = 300_000
 _NEAR_KEYS = 50_000
 _NEAR_ROWS = 300_000
 _NEAR_TABLE_ROWS = 10_000
@@ -68,11 +72,28 @@ class _NearRows:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """The rows of a table, on one side, that are near others."""
+
+    kind: str
+    name: str
+    near: tuple[Near, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Rows of a table, and what stands after FROM for them."""
+
+    rows: pa.Table
+    relation: str
+
+
 class Places:
     """The places of one refresh, filled as it goes on.
 
     `relations` are what stands after FROM by kind and name, `counts` the rows of drivers, `at_hand` those that the driver holds,
-    `new_states` the states of aggregates with what this refresh does to them.
+    `files` where others are, `new_states` the states of aggregates with what this refresh does to them.
     """
 
     def __init__(self, worker: Worker, reader: Reader, writer: Writer, local_rows: int, stack: ExitStack) -> None:
@@ -84,9 +105,12 @@ class Places:
         self.relations: dict[tuple[str, str], str] = {}
         self.counts: dict[str, int] = {}
         self.at_hand: dict[str, pa.Table] = {}
+        self.files: dict[str, list[str]] = {}
         self.new_states: dict[str, Source] = {}
         self._scans: dict[tuple[Read, tuple[tuple[str, Bound], ...]], tuple[str, int]] = {}
         self._near_rows: dict[_Way, _NearRows | None] = {}
+        self._reached: dict[_Reach, _Found | None] = {}
+        self._read_columns: defaultdict[_Reach, set[str]] = defaultdict(set)
 
     def read_back(self, table: pa.Table, fields: Sequence[Field]) -> str:
         """Give rows of the driver to Spark: few with the query, many by way of a file."""
@@ -145,43 +169,46 @@ class Places:
         shown = self.relations.get((read.kind, read.name))
         if shown is not None:
             return shown, 0
+        found = self._found(self._way(read.kind, read.name, read.near, given), read.columns, given)
+        if found is not None:
+            return found.relation, found.rows.num_rows
         near = self._near(read, given)
         if near is not None:
             return near.relation, near.count
-        bounds = self._bounds(read.near)
+        bounds = self._bounds(read.near, given)
         key = (replace(read, near=()), tuple(sorted(bounds.items(), key=lambda b: b[0])))
         if key not in self._scans:
             self._scans[key] = self._state_text(read, bounds, given)
         return self._scans[key]
 
+    def _source(self, kind: str, name: str, given: RefreshInput) -> tuple[Source, int]:
+        """Return a table and the version at which it is read."""
+        if name not in given.states:
+            return given.sources[name], given.version if kind == "new" else given.frontier
+        state = given.states[name]
+        return (self.new_states.get(name, state) if kind == "new" else state), given.version
+
     def _state_text(self, read: Read, bounds: Mapping[str, Bound], given: RefreshInput) -> tuple[str, int]:
-        version = given.version
-        if read.name in given.states:
-            source = given.states[read.name]
-            if read.kind == "new":
-                source = self.new_states.get(read.name, source)
-        else:
-            source = given.sources[read.name]
-            version = given.version if read.kind == "new" else given.frontier
+        source, version = self._source(read.kind, read.name, given)
         fields = fields_of(source.table, read.columns)
         plain = {f.name for f in source.table.schema.fields if is_plain(f.type)}
         bounds = {name: bound for name, bound in bounds.items() if name in plain}
         rows = sum(f.rows for f in files_within(source.manifest.files, bounds))
         return f"({self._reader.state_sql(self._worker, source, version, fields, bounds)})", rows
 
-    def _bounds(self, near: Sequence[Near]) -> dict[str, Bound]:
+    def _bounds(self, near: Sequence[Near], given: RefreshInput) -> dict[str, Bound]:
         """Return between which values the columns of a scan matter, as far as the rows at hand tell."""
         found: dict[str, Bound] = {}
         for one in near:
-            bound = self._bound(one)
+            bound = self._bound(one, given)
             if bound is not None:
                 low, high = found.get(one.name, bound)
                 found[one.name] = (max(low, bound[0]), min(high, bound[1]))
         return found
 
-    def _bound(self, near: Near) -> Bound | None:
+    def _bound(self, near: Near, given: RefreshInput) -> Bound | None:
         ends: list[Bound] = []
-        for values in self._met_values(near):
+        for values in self._met_values(near, given):
             if values is None:
                 return None
             if len(values):
@@ -191,17 +218,101 @@ class Places:
                 ends.append(bound)
         return (min(b[0] for b in ends), max(b[1] for b in ends)) if ends else None
 
-    def _met_values(self, near: Near) -> Iterator[pa.ChunkedArray | None]:
+    def _met_values(self, near: Near, given: RefreshInput) -> Iterator[pa.ChunkedArray | None]:
         """Yield the values that a column has to meet, None for those that are not at hand."""
-        for place, name in near.sources:
-            if self.counts.get(place) == 0:
-                continue
-            table = self.at_hand.get(place)
-            if table is None:
-                yield None
-                continue
-            values = table.column(name)
-            yield values if near.null_safe else values.drop_null()
+        for origin in near.sources:
+            values = self._values_at(origin) if isinstance(origin, At) else self._values_via(origin, given)
+            if values is not None and not near.null_safe:
+                values = values.drop_null()
+            yield values
+
+    def _values_at(self, at: At) -> pa.ChunkedArray | None:
+        table = self.at_hand.get(at.place)
+        if table is not None:
+            return table.column(at.name)
+        if self.counts.get(at.place) == 0:
+            return pa.chunked_array([], pa.null())
+        files = self.files.get(at.place)
+        if files is None or self.counts[at.place] > _KEY_ROWS:
+            return None
+        return pa.concat_tables([pq.read_table(f, columns=[at.name]) for f in files]).column(at.name)
+
+    def _values_via(self, via: Via, given: RefreshInput) -> pa.ChunkedArray | None:
+        found = self._found(self._way(via.side.value, via.table, via.near, given), [via.name], given)
+        return None if found is None else found.rows.column(via.name)
+
+    # rows that are found without Spark --------------------------------------------------------------------------------------
+
+    def _way(self, kind: str, name: str, near: tuple[Near, ...], given: RefreshInput) -> _Reach:
+        """Return a read without its columns. A table that has not changed has one side."""
+        if kind == "old" and name in given.sources:
+            kind = "old" if given.sources[name].batches(given.frontier, given.version) else "new"
+        return _Reach(kind, name, near)
+
+    def _found(self, reach: _Reach, columns: Sequence[str], given: RefreshInput) -> _Found | None:
+        """Return the rows of a table that are near others, found by the driver; None if Spark has to look for them."""
+        if reach.kind == "new" and reach.name in given.states and reach.name not in self.new_states:
+            return None  # asked for before its stage has run
+        wanted = self._columns_read(given)[reach]
+        if reach not in self._reached or not wanted.issuperset(columns):
+            source, version = self._source(reach.kind, reach.name, given)
+            wanted.update(columns or [source.table.schema.fields[0].name])  # rows without any column would be lost
+            fields = fields_of(source.table, sorted(wanted))
+            rows = self._rows_of(reach, source, version, fields, given)
+            self._reached[reach] = None if rows is None else _Found(rows, self.read_back(rows, fields))
+        return self._reached[reach]
+
+    def _rows_of(
+        self, reach: _Reach, source: Source, version: int, fields: Sequence[Field], given: RefreshInput
+    ) -> pa.Table | None:
+        rows = self._reader.few(source, version, fields)
+        if rows is not None or not reach.near:
+            return rows
+        keys: dict[str, pa.Array] = {}
+        for near in sorted(reach.near, key=lambda n: any(isinstance(s, Via) for s in n.sources)):
+            if keys and any(isinstance(s, Via) for s in near.sources):
+                break  # close enough; the rows on the way there need not be found
+            met = self._key_values(near, source.table, given)
+            if met is not None:
+                keys[near.name] = met if near.name not in keys else met.filter(pc.is_in(met, value_set=keys[near.name]))
+        if not keys:
+            return None
+        if any(len(values) == 0 for values in keys.values()):
+            return arrow_schema(fields).empty_table()
+        return rows_near(self._reader, source, version, fields, keys)
+
+    def _key_values(self, near: Near, table: Table, given: RefreshInput) -> pa.Array | None:
+        """Return the values that a column has to meet, each once; None if some of them are not known, or too many."""
+        (field,) = fields_of(table, [near.name])
+        type_ = arrow_schema([field]).field(0).type
+        found = []
+        for values in self._met_values(near, given):
+            if values is None or (len(values) and values.type != type_):
+                return None
+            found += [c for c in values.chunks if len(c)]
+        keys = pa.chunked_array(found, type_).unique()
+        keys = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+        return keys if len(keys) <= _KEY_ROWS else None
+
+    def _columns_read(self, given: RefreshInput) -> Mapping[_Reach, set[str]]:
+        """Return what is read of the same rows by all texts, so that they are found once."""
+        if not self._read_columns:
+            for text in given.template.texts():
+                for read in text.reads:
+                    if read.kind in ("old", "new"):
+                        reach = self._way(read.kind, read.name, read.near, given)
+                        self._read_columns[reach].update(read.columns)
+                        self._note(read.near, given)
+        return self._read_columns
+
+    def _note(self, near: Sequence[Near], given: RefreshInput) -> None:
+        for via in (s for n in near for s in n.sources if isinstance(s, Via)):
+            self._read_columns[self._way(via.side.value, via.table, via.near, given)].add(via.name)
+            self._note(via.near, given)
+
+    def forget_found(self) -> None:
+        """Find rows again: those at hand are about to be others."""
+        self._reached.clear()
 
     # near rows --------------------------------------------------------------------------------------------------------------
 
@@ -239,7 +350,9 @@ class Places:
             return None
         found = []
         for near in (n for r in reads for n in r.near if n.name == way.column):
-            for values in self._met_values(near):
+            for values in self._met_values(near, given):
+                if values is not None and len(values) == 0:
+                    continue
                 if values is not None and values.type == type_:
                     found.append(values)
                 elif require:

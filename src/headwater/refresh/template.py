@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,11 +19,11 @@ from headwater.delta.program import Program, fused_result
 from headwater.errors import CatalogCorruptError
 from headwater.model.schema import Field, TableSchema
 from headwater.plan.expressions import Column
-from headwater.plan.operators import Expand, Near, Operator, Scan, Side, Stage, Union
+from headwater.plan.operators import At, Expand, Near, Operator, Scan, Side, Stage, Union, Via
 from headwater.plan.printer import branch_sql
 from headwater.plan.simplify import simplified
 
-FORMAT = 3
+FORMAT = 4
 _PLACE = re.compile(r"<<(changes|old|new|kept|stage):([^<>@]+)(?:@(\d+))?>>")
 _KINDS = {Side.DELTA: "changes", Side.OLD: "old", Side.NEW: "new", Side.PLAIN: "new", Side.KEPT: "kept"}
 
@@ -170,7 +170,7 @@ class Template:
     def to_json(self) -> str:
         data = asdict(self)
         data["stages"] = [{"kind": type(s).__name__, **asdict(s)} for s in self.stages]
-        return json.dumps(data, ensure_ascii=False)
+        return json.dumps(data, ensure_ascii=False, default=lambda side: side.value)
 
     @staticmethod
     def from_json(text: str) -> Template:
@@ -318,8 +318,17 @@ def _read_text(data: Mapping[str, Any]) -> Text:
 
 
 def _read_read(data: Mapping[str, Any]) -> Read:
-    near = tuple(Near(n["name"], tuple((p, c) for p, c in n["sources"]), n["null_safe"]) for n in data["near"])
-    return Read(data["kind"], data["name"], tuple(data["columns"]), tuple(data["types"]), near)
+    return Read(data["kind"], data["name"], tuple(data["columns"]), tuple(data["types"]), _read_near(data["near"]))
+
+
+def _read_near(data: Sequence[Mapping[str, Any]]) -> tuple[Near, ...]:
+    return tuple(Near(n["name"], tuple(_read_origin(s) for s in n["sources"]), n["null_safe"]) for n in data)
+
+
+def _read_origin(data: Mapping[str, Any]) -> At | Via:
+    if "place" in data:
+        return At(data["place"], data["name"])
+    return Via(Side(data["side"]), data["table"], data["name"], _read_near(data["near"]))
 
 
 def _read_stage(data: Mapping[str, Any]) -> AnyText:

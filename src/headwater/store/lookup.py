@@ -21,30 +21,13 @@ from headwater.engine.identity import has_variant
 from headwater.engine.worker import arrow_schema
 from headwater.model.schema import Field
 from headwater.model.tables import Batch
+from headwater.store.columns import has_plain_equality
 from headwater.store.layout import Bound, Layout, column_bounds, files_within
 from headwater.store.reading import Reader, Source
 from headwater.store.rows import ACTION, concatenated, fitted, in_utc
 
 _SEARCHED_ROWS = 2_000_000
 _THREADS = min(8, os.cpu_count() or 1)
-_KEY_TYPES = frozenset(
-    {
-        "BOOLEAN",
-        "TINYINT",
-        "SMALLINT",
-        "INT",
-        "BIGINT",
-        "STRING",
-        "BINARY",
-        "DATE",
-        "DECIMAL",
-        "TIMESTAMP",
-        "TIMESTAMP_NTZ",
-    }
-)
-"""Types whose equality is the same for Arrow and Spark: no floats (NaN, -0.0), no collations, nothing nested."""
-
-
 Codes = npt.NDArray[np.int64]
 
 
@@ -52,7 +35,7 @@ def rows_of_keys(reader: Reader, layout: Layout, source: Source, version: int, k
     """Return the stored rows of the table at `version` that have one of these keys; None if Spark had better look for them."""
     table = source.table
     key = [f for f in table.schema.fields if f.name in table.schema.key]
-    if any(f.type.partition("(")[0] not in _KEY_TYPES for f in key) or version < table.base_version:
+    if not all(has_plain_equality(f.type) for f in key) or version < table.base_version:
         return None
     if any(has_variant(f.type) for f in table.schema.fields):
         return None

@@ -357,6 +357,7 @@ class Maintenance:
             path = layout.location / file.path
             path.unlink(missing_ok=True)
             _remove_empty(path.parent)
+        self._ground.reader.columns.forget()
         catalog.forget_files(f.id for f in files)
         catalog.forget_batches(keep_from, before)
         catalog.forget_tables(keep_from, before, lambda table_id: layout.remove_tree(f"data/{table_id}"))

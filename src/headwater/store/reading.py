@@ -31,6 +31,7 @@ from headwater.engine.worker import Frame, Worker, arrow_schema
 from headwater.model.schema import Field
 from headwater.model.sql import quoted, sql_literal
 from headwater.model.tables import Batch, BatchFormat, DataFile, Table
+from headwater.store.columns import Columns
 from headwater.store.layout import Bound, Layout, files_within
 from headwater.store.netting import copies_sql
 from headwater.store.netting import net_sql as net_sql
@@ -44,17 +45,20 @@ from headwater.store.rows import (
     VERSION_FIELD,
     WEIGHT,
     Rows,
+    added_up,
     as_inserts,
     concatenated,
     decoded,
     fitted,
-    row_codes,
 )
 
 _BROADCAST_ROWS = 1_000_000
 _CACHED_BATCHES = 4096
 _CHUNK_ROWS = 50_000
 _FEW_ROWS = 4_000
+_CHANGES_AT_HAND = 200_000
+_KEPT_FILE_BYTES = 8 << 20
+_KEPT_BYTES = 128 << 20
 _FEW_BYTES = 4 << 20
 """Tables of no more than that are added up by the driver."""
 
@@ -90,11 +94,16 @@ class Changes:
 class Reader:
     """Turns manifests into queries over a worker's views. Texts nest, so that only the whole has to be analysed."""
 
-    def __init__(self, catalog: Catalog, layout: Layout, local_rows: int) -> None:
+    def __init__(
+        self, catalog: Catalog, layout: Layout, columns: Columns, *, local_rows: int, driver_rows: int
+    ) -> None:
         self._catalog = catalog
-        self._layout = layout
+        self.layout = layout
+        self.columns = columns
         self._local_rows = local_rows
+        self.driver_rows = driver_rows
         self._cache: OrderedDict[str, pa.Table] = OrderedDict()
+        self._files: OrderedDict[str, pa.Table] = OrderedDict()
         self._lock = threading.Lock()
 
     # changes ----------------------------------------------------------------------------------------------------------------
@@ -107,13 +116,13 @@ class Reader:
         """Return the change rows of the versions in (after, upto] if they are few: `fields` and the change columns."""
         batches = source.batches(after, upto)
         count = sum(b.inserts + b.deletes for b in batches)
-        if count > self._local_rows or any(has_variant(f.type) for f in fields):
+        if count > min(self.driver_rows, _CHANGES_AT_HAND) or any(has_variant(f.type) for f in fields):
             return None
-        return self._arrow(batches, source, (), after, upto, (*fields, *CHANGE_FIELDS))
+        return self.arrow(batches, source, (), after, upto, (*fields, *CHANGE_FIELDS))
 
     def change_values(self, source: Source, after: int, upto: int, fields: Sequence[Field]) -> pa.Table:
         """Return columns of the change rows of the versions in (after, upto], read without Spark."""
-        return self._arrow(source.batches(after, upto), source, (), after, upto, fields)
+        return self.arrow(source.batches(after, upto), source, (), after, upto, fields)
 
     def tail(
         self, source: Source, batches: Sequence[Batch], version: int
@@ -132,11 +141,11 @@ class Reader:
         while waiting:
             item = waiting.pop()
             if isinstance(item, Batch):
-                part = self._arrow([item], source, (), after, version, (*stored, VERSION_FIELD))
+                part = self.arrow([item], source, (), after, version, (*stored, VERSION_FIELD))
                 at = part.column(VERSION).to_numpy() if item.merged else np.full(part.num_rows, item.first_version)
                 part = part.drop_columns([VERSION])
             else:
-                part = self._arrow([], source, (item[1],), after, version, stored)
+                part = self.arrow([], source, (item[1],), after, version, stored)
                 at = np.full(part.num_rows, item[0])
             parts.append(part)
             versions.append(at)
@@ -161,7 +170,7 @@ class Reader:
         deletes = sum(b.deletes for b in batches) + sum(p.deletes for p in pending)
         stored = (*fields, ACTION_FIELD, CHANGED_FIELD)
         if count <= self._local_rows and not any(has_variant(f.type) for f in fields):
-            arrow = self._arrow(batches, source, pending, after, upto, stored)
+            arrow = self.arrow(batches, source, pending, after, upto, stored)
             relations = [worker.relation(arrow, stored)]
         else:
             relations = self._relations(worker, source, batches, pending, after, upto, stored)
@@ -174,7 +183,7 @@ class Reader:
         ]
         return Changes(worker, " UNION ALL ".join(parts), count, deletes)
 
-    def _arrow(
+    def arrow(
         self,
         batches: Sequence[Batch],
         source: Source,
@@ -191,12 +200,12 @@ class Reader:
                 table = inline[batch.id]
             else:
                 files = source.manifest.batch_files[batch.id]
-                self._layout.require(files)
+                self.layout.require(files)
                 wanted = [f.name for f in stored] + [VERSION] * batch.merged
-                table = concatenated([_columns(p, wanted) for p in self._layout.paths(files)])
+                table = concatenated([self._tail_columns(f, wanted) for f in files])
                 if batch.format is BatchFormat.INSERT:
                     table = as_inserts(table)
-            tables.append(_within(table, batch, after, upto))
+            tables.append(within(table, batch, after, upto))
         tables += [self._pending_table(rows) for rows in pending if rows.count]
         names = [f.name for f in stored]
         if not tables:
@@ -207,10 +216,26 @@ class Reader:
                 table = table.append_column(name, pa.nulls(table.num_rows))
         return table.select(names)
 
+    def _tail_columns(self, file: DataFile, names: Sequence[str]) -> pa.Table:
+        """Return those of the columns that a file of the tail has; small files are read once."""
+        path = self.layout.absolute(file.path)
+        if file.bytes > _KEPT_FILE_BYTES:
+            return _columns(path, names)
+        with self._lock:
+            table = self._files.get(path)
+        if table is None:
+            with pq.ParquetFile(path) as data:
+                table = data.read(use_threads=False)
+            with self._lock:
+                self._files[path] = table
+                while sum(t.nbytes for t in self._files.values()) > _KEPT_BYTES:
+                    self._files.popitem(last=False)
+        return table.select([n for n in dict.fromkeys(names) if n in table.column_names])
+
     def _pending_table(self, rows: Rows) -> pa.Table:
         if rows.arrow is not None:
             return rows.arrow
-        table = concatenated([pq.read_table(p) for p in self._layout.paths(rows.files)])
+        table = concatenated([pq.read_table(p) for p in self.layout.paths(rows.files)])
         return as_inserts(table) if rows.plain else table
 
     def _relations(
@@ -227,7 +252,7 @@ class Reader:
         found = []
         inline = [b for b in batches if b.format is BatchFormat.INLINE]
         in_memory = [
-            _within(t, b, after, upto) for b, t in zip(inline, self.inline_tables(inline).values(), strict=True)
+            within(t, b, after, upto) for b, t in zip(inline, self.inline_tables(inline).values(), strict=True)
         ]
         in_memory += [r.arrow for r in pending if r.arrow is not None]
         if in_memory:
@@ -247,17 +272,17 @@ class Reader:
                 (whole if batch.first_version > after and batch.last_version <= upto else partial).extend(files)
         for rows in pending:
             (plain if rows.plain else whole).extend(rows.files)
-        self._layout.require([*whole, *partial, *plain])
+        self.layout.require([*whole, *partial, *plain])
         if whole:
-            found.append(worker.relation(worker.read_parquet(self._layout.paths(whole), stored), stored))
+            found.append(worker.relation(worker.read_parquet(self.layout.paths(whole), stored), stored))
         if partial:
             versioned = (*stored, VERSION_FIELD)
-            view = worker.relation(worker.read_parquet(self._layout.paths(partial), versioned), versioned)
+            view = worker.relation(worker.read_parquet(self.layout.paths(partial), versioned), versioned)
             names = ", ".join(quoted(f.name) for f in stored)
             found.append(f"(SELECT {names} FROM {view} WHERE {VERSION} > {after} AND {VERSION} <= {upto})")
         if plain:
             fields = [f for f in stored if f not in CHANGE_FIELDS]
-            view = worker.relation(worker.read_parquet(self._layout.paths(plain), fields), fields)
+            view = worker.relation(worker.read_parquet(self.layout.paths(plain), fields), fields)
             names = "".join(quoted(f.name) + ", " for f in fields)
             found.append(f"(SELECT {names}'I' AS {ACTION}, CAST(NULL AS ARRAY<BIGINT>) AS {CHANGED} FROM {view})")
         return found or [worker.view(worker.empty(stored))]
@@ -305,23 +330,16 @@ class Reader:
         table = source.table
         asked = tuple(table.schema.fields if fields is None else fields)
         key = tuple(f for f in table.schema.fields if f.name in table.schema.key)
-        wanted = tuple(f for f in table.schema.fields if f in asked or f in key) if key else table.schema.fields
-        base_files = source.manifest.files
-        forward = version >= table.base_version
-        if forward:
-            after, upto = table.base_version, version
-        else:
-            after, upto = version, table.base_version
-        batches = source.batches(after, upto)
-        if not forward:
-            base_files, batches = _without_whole_batches(source, base_files, batches, version)
-        base_files = files_within(base_files, bounds or {})
-        self._layout.require(base_files)
+        wanted = distinguishing(table, asked)
+        parts = parts_of(source, version)
+        batches, forward, (after, upto) = parts.batches, parts.forward, parts.between
+        base_files = files_within(parts.files, bounds or {})
+        self.layout.require(base_files)
         columns = ", ".join(quoted(f.name) for f in asked) or "1 AS __one"
         few = self._few_rows(source, base_files, batches, (after, upto), wanted)
         if few is not None:
             return f"SELECT {columns} FROM {worker.relation(few, wanted)}"
-        base = worker.view(worker.read_parquet(self._layout.paths(base_files), wanted))
+        base = worker.view(worker.read_parquet(self.layout.paths(base_files), wanted))
         condition = _bounds_sql(bounds or {}, wanted)
         where = f" WHERE {condition}" if condition else ""
         if not batches and not (forward and source.pending):
@@ -351,24 +369,52 @@ class Reader:
         if count > min(self._local_rows, _FEW_ROWS) or size > _FEW_BYTES or any(has_variant(f.type) for f in fields):
             return None
         schema = arrow_schema(fields)
-        parts = [_columns(p, schema.names) for p in self._layout.paths(files)]
+        parts = [_columns(p, schema.names) for p in self.layout.paths(files)]
         base = fitted(concatenated(parts), schema) if parts else schema.empty_table()
-        tail = self._arrow(batches, source, pending, *between, (*fields, ACTION_FIELD))
+        tail = self.arrow(batches, source, pending, *between, (*fields, ACTION_FIELD))
         if tail.num_rows == 0:
             return base
         rows = pa.concat_tables([base, fitted(tail, schema)])
-        inserted = pc.equal(tail.column(ACTION), "I").to_numpy()
-        signs = np.where(inserted == forward, 1, -1)
-        if (signs > 0).all():
-            return rows
-        try:
-            codes = row_codes(rows)
-        except (OverflowError, ValueError):  # dates in lists or structs, outside Python's calendar
-            return None
-        weights = np.zeros(rows.num_rows, dtype=np.int64)
-        np.add.at(weights, codes, np.concatenate([np.ones(base.num_rows, dtype=np.int64), signs]))
-        first = np.unique(codes, return_index=True)[1]
-        return rows.take(pa.array(np.repeat(first, np.maximum(weights[codes[first]], 0))))
+        return added_up(rows, np.concatenate([np.ones(base.num_rows, dtype=np.int64), signs_of(tail, forward=forward)]))
+
+    def few(self, source: Source, version: int, fields: Sequence[Field]) -> pa.Table | None:
+        """Return `fields` of all rows of the table at `version`, without asking Spark; None if they are many."""
+        parts = parts_of(source, version)
+        self.layout.require(parts.files)
+        wanted = distinguishing(source.table, fields)
+        found = self._few_rows(source, parts.files, parts.batches, parts.between, wanted)
+        return None if found is None else found.select([f.name for f in fields])
+
+
+def distinguishing(table: Table, fields: Sequence[Field]) -> tuple[Field, ...]:
+    """Return the fields that have to be read to tell rows apart: these and the key, or all of them."""
+    names = {f.name for f in fields} | set(table.schema.key)
+    return tuple(f for f in table.schema.fields if f.name in names or not table.schema.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a state is made of: base files, and the batches of `between`, added if `forward`, taken away otherwise."""
+
+    files: tuple[DataFile, ...]
+    batches: tuple[Batch, ...]
+    between: tuple[int, int]
+    forward: bool
+
+
+def parts_of(source: Source, version: int) -> Parts:
+    """Return what has to be read for the state at `version`."""
+    base = source.table.base_version
+    if version >= base:
+        return Parts(source.manifest.files, source.batches(base, version), (base, version), forward=True)
+    files, batches = _without_whole_batches(source, source.manifest.files, source.batches(version, base), version)
+    return Parts(files, batches, (version, base), forward=False)
+
+
+def signs_of(tail: pa.Table, *, forward: bool) -> npt.NDArray[np.int64]:
+    """Return +1 or -1 for each change row: whether it is added to the base or taken away."""
+    inserted = pc.equal(tail.column(ACTION), "I").to_numpy()
+    return np.where(inserted == forward, 1, -1).astype(np.int64)
 
 
 def _keyed_sql(base: str, net: str, key: Sequence[Field], columns: str, where: str, *, broadcast: bool) -> str:
@@ -432,7 +478,7 @@ def _columns(path: str, names: Sequence[str]) -> pa.Table:
         return file.read(columns=[n for n in names if n in file.schema_arrow.names])
 
 
-def _within(table: pa.Table, batch: Batch, after: int, upto: int) -> pa.Table:
+def within(table: pa.Table, batch: Batch, after: int, upto: int) -> pa.Table:
     """Cut a merged batch down to the versions in (after, upto]."""
     if batch.first_version > after and batch.last_version <= upto:
         return table

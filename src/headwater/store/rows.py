@@ -183,6 +183,20 @@ def row_codes(table: pa.Table) -> npt.NDArray[np.int64]:
     return codes
 
 
+def added_up(rows: pa.Table, signs: npt.NDArray[np.int64]) -> pa.Table | None:
+    """Return each row as often as its signs come to, and none below zero; None if Arrow and Python cannot tell rows apart."""
+    if (signs > 0).all():
+        return rows
+    try:
+        codes = row_codes(rows)
+    except (OverflowError, ValueError):  # dates in lists or structs, outside Python's calendar
+        return None
+    weights = np.zeros(rows.num_rows, dtype=np.int64)
+    np.add.at(weights, codes, signs)
+    first = np.unique(codes, return_index=True)[1]
+    return rows.take(pa.array(np.repeat(first, np.maximum(weights[codes[first]], 0))))
+
+
 def _comparable(value: object) -> object:
     """Return a value whose text is equal for equal values: map entries in one order, one zero, at any depth."""
     if isinstance(value, dict):
@@ -206,11 +220,18 @@ def changed_words(positions: Iterable[int]) -> dict[int, int]:
 
 def touching(table: pa.Table, words: Mapping[int, int]) -> pa.Table:
     """Return the change rows without updates that changed none of the fields that `words` stand for."""
-    kept = [
-        changed is None or any(w < len(changed) and changed[w] & mask for w, mask in words.items())
-        for changed in table.column(CHANGED).to_pylist()
-    ]
-    return table if all(kept) else table.filter(pa.array(kept))
+    changed = table.column(CHANGED).combine_chunks()
+    changed = pa.concat_arrays(changed.chunks) if isinstance(changed, pa.ChunkedArray) else changed
+    if changed.null_count == len(changed):
+        return table
+    kept = _numpy(changed.is_null()).astype(bool)
+    lengths = _numpy(pc.fill_null(pc.list_value_length(changed), 0))
+    flat = _numpy(pc.list_flatten(changed))
+    starts = np.cumsum(lengths) - lengths
+    for word, mask in words.items():
+        has = np.flatnonzero(lengths > word)
+        kept[has] |= (flat[starts[has] + word] & mask) != 0
+    return table if kept.all() else table.filter(pa.array(kept))
 
 
 def in_utc(table: pa.Table) -> pa.Table:
