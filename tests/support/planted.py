@@ -61,7 +61,8 @@ from headwater.plan.operators import (
 from headwater.refresh import evaluate, places
 from headwater.refresh.places import Places
 from headwater.refresh.template import Text
-from headwater.store import reading
+from headwater.store import near as lookups
+from headwater.store import reading, rows
 
 
 class Machinery(Enum):
@@ -121,6 +122,9 @@ def _with(plant: Plant, *others: Plant) -> Plant:
     return all_of_them
 
 
+_LOOKED_UP = _patch(places, "rows_near", lookups.rows_near)
+"""Let the driver look up rows near a change: traps let Spark scan for them."""
+
 PLANTED = (
     # scan
     PlantedBug(
@@ -148,7 +152,7 @@ PLANTED = (
         "the_driver_takes_rows_of_one_value_for_equal",
         Scan,
         "Where the driver adds up base and tail, rows that share their first column cancel.",
-        _with(_patch(reading, "_FEW_ROWS", 4000), _patch(reading, "row_codes", wrong.codes_of_the_first_column)),
+        _with(_patch(reading, "_FEW_ROWS", 4000), _patch(rows, "row_codes", wrong.codes_of_the_first_column)),
         "update_of_one_column",
     ),
     PlantedBug(
@@ -600,6 +604,27 @@ PLANTED = (
         Machinery.NEAR,
         "Rows are read below the largest key, not up to it.",
         _patch(reading, "_bounds_sql", wrong.bounds_without_their_end),
+        "inner_join",
+    ),
+    PlantedBug(
+        "lookups_forget_the_tail",
+        Machinery.NEAR,
+        "Of the rows near a change those of the base are taken, without what changed since.",
+        _with(_LOOKED_UP, _patch(lookups, "_with_tail", lambda base, tail, signs, table: base)),
+        "inner_join",
+    ),
+    PlantedBug(
+        "lookups_leave_out_null",
+        Machinery.NEAR,
+        "NULL among the keys of a change finds no row.",
+        _with(_LOOKED_UP, _patch(lookups, "_met", wrong.met_without_null)),
+        "window",
+    ),
+    PlantedBug(
+        "lookups_see_the_table_as_it_is",
+        Machinery.NEAR,
+        "Rows near a change are looked up in the table as it is, where they are wanted as they were.",
+        _with(_LOOKED_UP, _patch(Places, "_source", wrong.source_as_it_is)),
         "inner_join",
     ),
     PlantedBug(

@@ -40,6 +40,7 @@ from headwater.plan.operators import (
 from headwater.refresh import evaluate
 from headwater.refresh.places import Places, RefreshInput
 from headwater.refresh.template import TermText, Text
+from headwater.store import near as lookups
 from headwater.store import reading
 from headwater.store.rows import CHANGED, row_codes
 
@@ -427,8 +428,8 @@ def below_is_always_enough(*args: Any) -> tuple[Operator, bool]:
 _below = near._below
 
 
-def bound_of_known_keys(self: Places, place: Any) -> Any:
-    return _bound(self, replace(place, null_safe=False))
+def bound_of_known_keys(self: Places, near: Any, given: RefreshInput) -> Any:
+    return _bound(self, replace(near, null_safe=False), given)
 
 
 _bound = Places._bound
@@ -460,3 +461,17 @@ def copies_once(net: str, columns: str, where: str = "") -> str:
 
 def codes_of_the_first_column(table: Any) -> Any:
     return row_codes(table.select([0]))
+
+
+def met_without_null(rows: pa.Table, keys: Any) -> Any:
+    return _met(rows, {name: values.drop_null() for name, values in keys.items()})
+
+
+_met = lookups._met
+
+
+def source_as_it_is(self: Places, kind: str, name: str, given: RefreshInput) -> Any:
+    return _source(self, "new", name, given)
+
+
+_source = Places._source
