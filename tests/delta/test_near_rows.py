@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 from tests.support.stories import Story
 
+from headwater.delta import near
+from headwater.delta.context import call
+from headwater.delta.near import Pair
+from headwater.plan.expressions import Column, ColumnRef
+from headwater.plan.operators import At, Join, JoinKind, Near, Operator, Scan, Side, Via, walk_operators
 from headwater.refresh import places
 from headwater.refresh.places import Places
+from headwater.store.reading import Reader, Source
 
 WAITING = """
     SELECT i.supplier, count(*) AS n FROM items i JOIN orders o ON o.id = i.orders
@@ -105,3 +111,80 @@ def test_keys_that_arrow_cannot_tell_apart_are_found_by_spark(story: Story, read
     story.change("UPDATE t SET v = 11 WHERE id = 2", "DELETE FROM u WHERE size(tags) = 0")
     assert [r[1] for r in stream.refreshed()] in ([1.0, 8.0, 9.0], [1.0, 9.0, 8.0])
     story.verified()
+
+
+def test_a_state_is_not_looked_up_before_its_stage_has_run(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of u that several texts need are read once, for the keys of later texts too: some of these lie behind the state."""
+    few = Reader.few
+
+    def of_all_but_u(self: Reader, source: Source, version: int, fields: Any) -> Any:
+        return None if source.table.name == "u" else few(self, source, version, fields)
+
+    monkeypatch.setattr(Reader, "few", of_all_but_u)
+    monkeypatch.setattr(places, "rows_near", lambda *_: None)
+    monkeypatch.setattr(places, "_NEAR_TABLE_ROWS", 0)
+    story.table("t", "id INT, x INT", [(1, 1)], key="id")
+    story.table("u", "id INT, c INT", [(1, 1), (2, 2), (3, 2)], key="id")
+    story.table("v", "id INT, c INT", [(1, 1), (2, 2)], key="id")
+    stream = story.stream(
+        "SELECT t.id, a.n, u2.id AS u FROM t"
+        " JOIN (SELECT u.c, count(*) AS n FROM u JOIN v ON u.c = v.c GROUP BY u.c) a ON t.x = a.c"
+        " JOIN u u2 ON u2.c = a.c"
+    )
+    story.change("INSERT INTO t VALUES (2, 2)", "INSERT INTO v VALUES (3, 2)")
+    assert stream.refreshed() == [(1, 1, 1), (2, 4, 2), (2, 4, 3)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "left_is_limited", "right_is_limited"),
+    [
+        (JoinKind.INNER, True, True),
+        (JoinKind.LEFT, False, True),
+        (JoinKind.SEMI, False, True),
+        (JoinKind.ANTI, False, True),
+        (JoinKind.FULL, False, False),
+    ],
+)
+def test_a_side_that_no_key_reaches_is_limited_by_the_rows_of_the_other(
+    kind: JoinKind, left_is_limited: bool, right_is_limited: bool
+) -> None:
+    left = Scan("l", (Column(1, "k", "INT"), Column(2, "a", "INT")), ("k", "a"), Side.NEW)
+    right = Scan("r", (Column(3, "b", "INT"), Column(4, "m", "INT")), ("b", "m"), Side.NEW)
+    join = Join(left, right, kind, (call(near.EQUAL, ColumnRef(2), ColumnRef(3)),))
+    keys = Scan("t", (Column(5, "k", "INT"),), ("k",), Side.DELTA)
+
+    def limits(by: Column, table: str) -> tuple[Near, ...]:
+        tree = near.bounded(join, keys, [Pair(by, keys.columns[0])])
+        return next(o.near for o in walk_operators(tree) if isinstance(o, Scan) and o.table == table)
+
+    at_hand = At("changes:t", "k")
+    by_left = limits(left.columns[0], "r")
+    wanted = (Near("b", (Via(Side.NEW, "l", "a", (Near("k", (at_hand,)),)),), null_safe=False),)
+    assert by_left == (wanted if right_is_limited else ())
+    if kind in (JoinKind.INNER, JoinKind.LEFT, JoinKind.FULL):  # the others have no columns of the right side
+        by_right = limits(right.columns[1], "l")
+        wanted = (Near("a", (Via(Side.NEW, "r", "b", (Near("m", (at_hand,)),)),), null_safe=False),)
+        assert by_right == (wanted if left_is_limited else ())
+
+
+def test_limits_do_not_double_with_each_table() -> None:
+    """Twenty tables joined on one column: the keys of each lie behind others, and are named once."""
+
+    def scan(n: int) -> Scan:
+        return Scan(f"t{n}", (Column(n, "k", "INT"),), ("k",), Side.NEW)
+
+    tree: Operator = Scan("t0", (Column(0, "k", "INT"),), ("k",), Side.DELTA)
+    for n in range(1, 20):
+        pairs = [Pair(Column(n, "k", "INT"), c, null_safe=False) for c in tree.output]
+        tree = Join(tree, near.bounded(scan(n), tree, pairs), JoinKind.INNER)
+    last = next(o for o in walk_operators(tree) if isinstance(o, Scan) and o.table == "t19")
+    assert [(n.name, n.sources) for n in last.near] == [("k", (At("changes:t0", "k"),))]
+
+    chain: Operator = Scan("t0", (Column(0, "k", "INT"),), ("k",), Side.DELTA)
+    for n in range(1, 20):  # each known by the last one alone, and by the one before it
+        known = chain.output[-2:]
+        pairs = [Pair(Column(n, "k", "INT"), c, null_safe=False) for c in known]
+        chain = Join(chain, near.bounded(scan(n), chain, pairs), JoinKind.INNER)
+    last = next(o for o in walk_operators(chain) if isinstance(o, Scan) and o.table == "t19")
+    assert len(last.near) == 1
+    assert near.depth(last.near[0]) <= 10

@@ -138,9 +138,21 @@ def test_settings_make_a_plan_of_their_own(worker: Worker, planned: list[str]) -
     assert len(planned) == 2
 
 
-def test_an_error_in_the_text_is_reported_as_such(worker: Worker) -> None:
-    with pytest.raises(EvaluationError, match="HW503"):
-        run(worker, "SELECT raise_error(concat('[HW503] ', g)) AS e FROM {0}", rows(("a", 1)))
+def test_an_error_in_the_text_is_reported_as_such(worker: Worker, planned: list[str]) -> None:
+    for times in range(3):
+        with pytest.raises(EvaluationError, match="HW503"):
+            run(worker, "SELECT raise_error(concat('[HW503] ', g)) AS e FROM {0}", rows(("a", 1)))
+        assert len(planned) == min(times, 1)
+
+
+def test_results_of_any_size_come_whole(worker: Worker, planned: list[str]) -> None:
+    """Nothing, a row, and more than one batch of Arrow."""
+    many = pa.table({"g": pa.nulls(25_000, pa.string()), "x": pa.array(range(25_000), pa.int64())})
+    run(worker, "SELECT x FROM {0} WHERE x >= 0", many)
+    for given in (many, rows(), rows(("a", -1)), rows(("a", 7)), many):
+        wanted = sorted((x,) for x in given.column("x").to_pylist() if x >= 0)
+        assert sorted(run(worker, "SELECT x FROM {0} WHERE x >= 0", given)) == wanted
+    assert len(planned) == 1
 
 
 def test_the_users_session_stays_the_active_one(worker: Worker, spark: SparkSession) -> None:
@@ -169,6 +181,17 @@ def test_a_text_that_comes_once_is_not_prepared(worker: Worker, planned: list[st
     assert run(worker, "SELECT x + 1 AS y FROM {0}", rows(("a", 1))) == [(2,)]
     assert planned == []
     assert run(worker, "SELECT x + 1 AS y FROM {0}", rows(("a", 2))) == [(3,)]
+    assert len(planned) == 1
+
+
+def test_an_input_that_another_text_made_a_view_of_is_an_input_still(worker: Worker, planned: list[str]) -> None:
+    for turn in range(4):
+        worker.release()
+        name = worker.relation(rows(("a", turn)), FIELDS)
+        seen = worker.to_arrow(worker.sql(f"SELECT x * {turn} AS y FROM {name}"))  # another text each time
+        assert worker.collected(f"SELECT x + 1 AS y FROM {name}").to_pydict() == {"y": [turn + 1]}
+        again = worker.to_arrow(worker.sql(f"SELECT x * {turn} AS y FROM {name}"))
+        assert seen.to_pydict() == again.to_pydict() == {"y": [turn * turn]}
     assert len(planned) == 1
 
 

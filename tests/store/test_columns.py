@@ -146,3 +146,52 @@ def test_a_column_may_be_called_like_anything(spark: SparkSession, tmp_path: Pat
         wh.compact("t")
         for name, key in (("sales", 3), ("sales order", 30), ("a/b", 1)):
             assert near(wh, "t", wh.version, {name: pa.array([key])}) == Counter({(3, 30, 1): 1})
+
+
+def filled(wh: Warehouse, spark: SparkSession) -> None:
+    wh.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
+    wh.insert("t", spark.range(5_000).selectExpr("id", "-id AS v"))
+    wh.compact("t")
+
+
+def test_what_cannot_be_kept_is_found_all_the_same(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with hw.connect(tmp_path / "w", spark=spark) as wh:
+        filled(wh, spark)
+        (tmp_path / "w" / "index").write_text("in the way")
+        assert near(wh, "t", wh.version, {"id": pa.array([7])}) == Counter({(7, -7): 1})
+    assert "column not kept" in caplog.text
+
+
+def test_more_text_than_arrow_holds_in_a_column_is_left_to_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overflow(*_: object) -> None:
+        raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+
+    with hw.connect(tmp_path / "w", spark=spark) as wh:
+        filled(wh, spark)
+        wh.sql("CREATE TABLE u (id BIGINT PRIMARY KEY)")
+        stream = "SELECT u.id, t.v FROM u JOIN t ON u.id = t.id"
+        wh.create_stream_table("s", stream, refresh_mode="DIFFERENTIAL")
+        wh.sql("INSERT INTO u VALUES (3), (4000), (9000)")
+        monkeypatch.setattr("headwater.store.columns.Columns.taken", overflow)
+        assert near(wh, "t", wh.version, {"id": pa.array([7])}) is None
+        assert wh.refresh("s").action is hw.RefreshAction.DIFFERENTIAL
+        assert sorted(map(tuple, wh.table("s").collect())) == [(3, -3), (4000, -4000)]
+
+
+@pytest.mark.parametrize("most", [0, 1 << 30])
+def test_a_refresh_finds_the_same_rows_with_and_without(spark: SparkSession, tmp_path: Path, most: int) -> None:
+    with hw.connect(tmp_path / "w", spark=spark, settings={"index_max_bytes": most}) as wh:
+        filled(wh, spark)
+        wh.sql("CREATE TABLE u (id BIGINT PRIMARY KEY, of BIGINT)")
+        wh.sql("INSERT INTO u VALUES (1, 10), (2, 4999)")
+        wh.create_stream_table("s", "SELECT u.id, t.v FROM u JOIN t ON u.of = t.id", refresh_mode="DIFFERENTIAL")
+        wh.sql("UPDATE t SET v = 0 WHERE id = 4999")
+        wh.sql("INSERT INTO u VALUES (3, 4999), (4, 20)")
+        wh.sql("DELETE FROM u WHERE id = 1")
+        assert wh.refresh("s").action is hw.RefreshAction.DIFFERENTIAL
+        assert sorted(map(tuple, wh.table("s").collect())) == [(2, 0), (3, 0), (4, -20)]
+        assert bool(list((tmp_path / "w" / "index").glob("**/*.arrow"))) == bool(most)

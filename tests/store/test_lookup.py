@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tests.support.tables import manifest_of, table_of
 
 import headwater as hw
+from headwater.store import lookup
 from headwater.store.lookup import rows_of_keys
 from headwater.store.reading import Source
 from headwater.warehouse import Warehouse
@@ -42,8 +43,12 @@ def asked(wh: Warehouse, name: str, where: str) -> list[tuple[object, ...]]:
     return sorted((tuple(r.values()) for r in table.cast(pa.schema(fields)).to_pylist()), key=repr)
 
 
+@pytest.mark.parametrize("few", [0, lookup._FEW_ROWS])
 @pytest.mark.parametrize("settings", [{}, {"inline_max_rows": 0}, {"tail_max_files": 1}])
-def test_rows_are_found_in_tail_and_base(spark: SparkSession, tmp_path: Path, settings: dict[str, int]) -> None:
+def test_rows_are_found_in_tail_and_base(
+    spark: SparkSession, tmp_path: Path, settings: dict[str, int], few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup, "_FEW_ROWS", few)  # of more rows an order is made
     random = Random(7)
     columns = ", ".join(f"{name} {type_}" for type_, (name, _) in KEYS.items())
     names = [name for name, _ in KEYS.values()]
@@ -60,11 +65,14 @@ def test_rows_are_found_in_tail_and_base(spark: SparkSession, tmp_path: Path, se
             for where in ("id < 3", "k = 'a'", "false", f"v = {turn + 1} OR id > 50", "true"):
                 keys = wh.sql(f"SELECT {', '.join(names)} FROM t WHERE {where}").toArrow()
                 assert found(wh, "t", keys) == asked(wh, "t", where), where
+        assert bool(list((tmp_path / "w" / "index").glob("**/*.arrow"))) == (few == 0)
         gone = wh.table("t", version=wh.version - 1).toArrow().select(names)
         assert found(wh, "t", gone) == asked(wh, "t", "id <= 100 OR id > 100 AND NOT (k = 'a' AND id = 102)")
 
 
-def test_null_is_a_key_of_a_state(wh: Warehouse) -> None:
+@pytest.mark.parametrize("few", [0, lookup._FEW_ROWS])
+def test_null_is_a_key_of_a_state(wh: Warehouse, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "_FEW_ROWS", few)
     wh.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, a STRING, b INT, v INT)")
     wh.sql("INSERT INTO t VALUES (1, NULL, 1, 1), (2, 'x', NULL, 2), (3, NULL, NULL, 3), (4, 'x', 1, 4)")
     wh.create_stream_table("s", "SELECT a, b, sum(v) AS n FROM t GROUP BY a, b")

@@ -207,28 +207,34 @@ def _into_join(op: Join, pairs: Pairs, push: Callable[[Operator, Sequence[Pair]]
     """Restrict the sides of a join.
 
     A side may be restricted by a column that the other side's equal one is restricted by: its other rows meet nothing. That holds
-    for the right side of every join but a full one, and for the left side of an inner join alone. A full join keeps all rows of
-    both sides: nothing can be said below it.
+    for the right side of every join but a full one, and for the left side of an inner join alone. A side that no restriction reaches
+    is limited by the rows of the other: those that meet none of them make no difference either. A full join keeps all rows of both
+    sides: nothing can be said below it.
     """
     if op.kind is JoinKind.FULL:
         return op, False
     lefts, rights = ({c.id: c for c in side.output} for side in op.inputs)
     on_left = [p for p in pairs if p.column.id in lefts]
     on_right = [p for p in pairs if p.column.id in rights]
-    equal: list[tuple[int, int]] = []
-    for a, b, _ in equalities(op.conditions):
+    equal: list[tuple[int, int, bool]] = []
+    for a, b, null_safe in equalities(op.conditions):
         if isinstance(a, ColumnRef) and isinstance(b, ColumnRef):
             if a.id in lefts and b.id in rights:
-                equal.append((a.id, b.id))
+                equal.append((a.id, b.id, null_safe))
             elif b.id in lefts and a.id in rights:
-                equal.append((b.id, a.id))
-    to_right = [replace(p, column=rights[r]) for p in on_left for left, r in equal if left == p.column.id]
+                equal.append((b.id, a.id, null_safe))
+    to_right = [replace(p, column=rights[r]) for p in on_left for left, r, _ in equal if left == p.column.id]
     left_pairs, right_pairs = list(on_left), list(to_right)
     if op.kind is JoinKind.INNER:
-        left_pairs += [replace(p, column=lefts[left]) for p in on_right for left, r in equal if r == p.column.id]
+        left_pairs += [replace(p, column=lefts[left]) for p in on_right for left, r, _ in equal if r == p.column.id]
         right_pairs += on_right
     is_exact = len(on_left) == len(pairs) or (op.kind is JoinKind.INNER and len(on_right) == len(pairs))
-    return op.with_inputs(push(op.left, _once(left_pairs)), push(op.right, _once(right_pairs))), is_exact
+    left_op, right_op = push(op.left, _once(left_pairs)), push(op.right, _once(right_pairs))
+    if left_pairs and not right_pairs:
+        right_op = bounded(right_op, left_op, [Pair(rights[r], lefts[left], safe) for left, r, safe in equal])
+    elif right_pairs and not left_pairs and op.kind is JoinKind.INNER:
+        left_op = bounded(left_op, right_op, [Pair(lefts[left], rights[r], safe) for left, r, safe in equal])
+    return op.with_inputs(left_op, right_op), is_exact
 
 
 def _once(pairs: Sequence[Pair]) -> Pairs:

@@ -10,14 +10,17 @@ Holds for plans whose leaves are such inputs or constants. Others (tables read i
 
 from __future__ import annotations
 
+import os
 import re
+import struct
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -68,6 +71,11 @@ class Internals:
         physical = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.plans.physical.SinglePartition$")
         self.single_partition = physical.getField("MODULE$").get(None)
         self.with_conf = jvm.org.apache.spark.sql.execution.SQLExecutionRDD
+        self.rdd = jvm.org.apache.spark.api.java.JavaRDD.fromRDD
+        self.bytes = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
+        self.write_all = jvm.org.apache.spark.api.python.PythonRDD.writeIteratorToStream
+        self.data_stream = jvm.java.io.DataOutputStream
+        self.file_stream = jvm.java.io.FileOutputStream
         self.active = jvm.org.apache.spark.sql.classic.SparkSession
 
     def seq(self, items: Sequence[Any]) -> Any:
@@ -88,6 +96,31 @@ class Internals:
         for batch in table.to_batches():
             parts.add(batch.serialize().to_pybytes())
         return self.from_arrow(self.scala(parts.iterator()), shape.spark, self.session)
+
+    def collected(self, rdd: Any) -> list[bytes]:
+        """Run a job and return its pieces of bytes.
+
+        By way of a file: py4j sends an answer in pieces of 8 KB, and the second one waits 40 ms until the first is acknowledged. As
+        a job that is waited for: a plain collect reads the code of Spark's largest classes, twice, to see what its closure holds.
+        """
+        try:
+            pieces = self.rdd(rdd, self.bytes).collectAsync().get()
+        except Py4JJavaError as error:
+            reason = error.java_exception
+            if reason.getClass().getName() != "java.util.concurrent.ExecutionException":
+                raise
+            raise Py4JJavaError(error.errmsg, reason.getCause()) from None
+        if not pieces.size():
+            return []
+        place, path = tempfile.mkstemp(prefix="headwater-")
+        try:
+            with os.fdopen(place, "rb") as file:
+                stream = self.data_stream(self.file_stream(path))
+                self.write_all(self.scala(pieces.iterator()), stream)
+                stream.close()
+                return list(_pieces(file.read()))
+        finally:
+            os.unlink(path)
 
     @contextmanager
     def activated(self) -> Iterator[None]:
@@ -134,7 +167,7 @@ class PreparedQuery:
             if not plan.subqueriesAll().isEmpty():
                 raise NotPreparableError("it has a subquery")
             self._root = _tree(plan, slots)
-            self._schema = frame._jdf.schema()
+            self._shown = frame._jdf
             self._conf = spark.session.sessionState().conf()
             self._arrow = to_arrow_schema(frame.schema, timezone="UTC")
             with spark.activated():
@@ -151,11 +184,8 @@ class PreparedQuery:
         spark = self._spark
         with spark.activated():
             rows = {name: self._given(given[name], shape) for name, shape in self._inputs.items()}
-            result = spark.with_conf(self._bound(self._root, rows).execute(), self._conf)
-            frame = spark.session.internalCreateDataFrame(result, self._schema, False)
-            if any(isinstance(x, DataFrame) for x in given.values()):  # perhaps many rows: by a socket
-                return DataFrame(frame, self._session).toArrow()
-            batches = frame.toArrowBatchRdd(frame.queryExecution().executedPlan()).collect()
+            result = self._shown.toArrowBatchRdd(self._bound(self._root, rows))
+            batches = spark.collected(spark.with_conf(result, self._conf))
         return pa.Table.from_batches(
             [pa.ipc.read_record_batch(pa.py_buffer(b), self._arrow) for b in batches], self._arrow
         )
@@ -196,6 +226,15 @@ class PreparedQuery:
     def _rows(self, table: pa.Table, shape: Shape) -> Any:
         """Return the rows of `table` in Spark's own form."""
         return self._spark.local_frame(table, shape).logicalPlan().data()
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """Yield what was written as lengths and bytes."""
+    at = 0
+    while at < len(data):
+        (length,) = struct.unpack_from(">i", data, at)
+        yield data[at + 4 : at + 4 + length]
+        at += 4 + length
 
 
 def _tree(plan: Any, slots: Mapping[int, str]) -> Any:

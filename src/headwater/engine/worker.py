@@ -202,7 +202,7 @@ class Worker:
 
     def sql(self, text: str) -> Frame:
         """Analyse `text`; nothing runs yet."""
-        for name in self._mentioned(text):
+        for name in (n for n in self._mentioned(text) if n not in self._views):
             rows, fields = self._inputs[name]
             frame = self.from_arrow(rows, fields) if isinstance(rows, pa.Table) else rows
             frame.createOrReplaceTempView(name)
@@ -210,8 +210,8 @@ class Worker:
         return self.session.sql(text)
 
     def _mentioned(self, text: str) -> list[str]:
-        """Return the inputs that `text` reads and that are not views yet."""
-        return [n for n in dict.fromkeys(_INPUT_NAME.findall(text)) if n in self._inputs and n not in self._views]
+        """Return the inputs that `text` reads."""
+        return [n for n in dict.fromkeys(_INPUT_NAME.findall(text)) if n in self._inputs]
 
     def collected(self, text: str) -> pa.Table:
         """Run `text` and bring its rows to the driver; a text that reads only inputs is planned when it comes again, and then kept."""
@@ -223,7 +223,7 @@ class Worker:
 
     def _prepare(self, text: str) -> PreparedQuery | None:
         names = self._mentioned(text)
-        if not names or any(v in text for v in self._views):
+        if not names or any(v in text for v in self._views if v not in self._inputs):
             return None
         tables = [x for n in names if isinstance(x := self._inputs[n][0], pa.Table)]
         if sum(t.nbytes for t in tables) > _PREPARED_BYTES:
@@ -239,6 +239,9 @@ class Worker:
             del self._seen[key]
             try:
                 shapes = {n: _shape(x) for n, x in inputs.items()}
+                self._views = [
+                    v for v in self._views if v not in inputs
+                ]  # preparing makes views of these names, and drops them
                 with translated_errors():
                     in_one = self._conf.get(_PARTS) == "1"
                     self._prepared[key] = PreparedQuery(self.session, self._internals, text, shapes, in_one=in_one)

@@ -169,7 +169,7 @@ class Places:
         shown = self.relations.get((read.kind, read.name))
         if shown is not None:
             return shown, 0
-        found = self._found(self._way(read.kind, read.name, read.near, given), read.columns, given)
+        found = self._found(_reach(read, given), read.columns, given)
         if found is not None:
             return found.relation, found.rows.num_rows
         near = self._near(read, given)
@@ -238,16 +238,10 @@ class Places:
         return pa.concat_tables([pq.read_table(f, columns=[at.name]) for f in files]).column(at.name)
 
     def _values_via(self, via: Via, given: RefreshInput) -> pa.ChunkedArray | None:
-        found = self._found(self._way(via.side.value, via.table, via.near, given), [via.name], given)
+        found = self._found(_reach(via, given), [via.name], given)
         return None if found is None else found.rows.column(via.name)
 
     # rows that are found without Spark --------------------------------------------------------------------------------------
-
-    def _way(self, kind: str, name: str, near: tuple[Near, ...], given: RefreshInput) -> _Reach:
-        """Return a read without its columns. A table that has not changed has one side."""
-        if kind == "old" and name in given.sources:
-            kind = "old" if given.sources[name].batches(given.frontier, given.version) else "new"
-        return _Reach(kind, name, near)
 
     def _found(self, reach: _Reach, columns: Sequence[str], given: RefreshInput) -> _Found | None:
         """Return the rows of a table that are near others, found by the driver; None if Spark has to look for them."""
@@ -269,9 +263,7 @@ class Places:
         if rows is not None or not reach.near:
             return rows
         keys: dict[str, pa.Array] = {}
-        for near in sorted(reach.near, key=lambda n: any(isinstance(s, Via) for s in n.sources)):
-            if keys and any(isinstance(s, Via) for s in near.sources):
-                break  # close enough; the rows on the way there need not be found
+        for near in reach.near:
             met = self._key_values(near, source.table, given)
             if met is not None:
                 keys[near.name] = met if near.name not in keys else met.filter(pc.is_in(met, value_set=keys[near.name]))
@@ -300,14 +292,14 @@ class Places:
             for text in given.template.texts():
                 for read in text.reads:
                     if read.kind in ("old", "new"):
-                        reach = self._way(read.kind, read.name, read.near, given)
+                        reach = _reach(read, given)
                         self._read_columns[reach].update(read.columns)
                         self._note(read.near, given)
         return self._read_columns
 
     def _note(self, near: Sequence[Near], given: RefreshInput) -> None:
         for via in (s for n in near for s in n.sources if isinstance(s, Via)):
-            self._read_columns[self._way(via.side.value, via.table, via.near, given)].add(via.name)
+            self._read_columns[_reach(via, given)].add(via.name)
             self._note(via.near, given)
 
     def forget_found(self) -> None:
@@ -392,12 +384,22 @@ def _has_all(rows: _NearRows, keys: pa.Array) -> bool:
 
 
 def _ways(read: Read, given: RefreshInput) -> list[_Way]:
-    """Return the ways in which the rows that a read needs can be found. A table that has not changed has one side."""
-    kind = read.kind
-    if kind == "old" and read.name in given.sources:
-        source = given.sources[read.name]
-        kind = "old" if source.batches(given.frontier, given.version) else "new"
+    """Return the ways in which the rows that a read needs can be found."""
+    kind = _side(read.kind, read.name, given)
     return list(dict.fromkeys(_Way(kind, read.name, near.name) for near in read.near))
+
+
+def _reach(read: Read | Via, given: RefreshInput) -> _Reach:
+    """Return what a read finds, whatever its columns."""
+    kind, name = (read.side.value, read.table) if isinstance(read, Via) else (read.kind, read.name)
+    return _Reach(_side(kind, name, given), name, read.near)
+
+
+def _side(kind: str, name: str, given: RefreshInput) -> str:
+    """Return which side of a table is read: one that has not changed has only one."""
+    if kind == "old" and name in given.sources and not given.sources[name].batches(given.frontier, given.version):
+        return "new"
+    return kind
 
 
 def _later_reads(template: Template, may_have_rows: Callable[[str], bool]) -> Iterator[Read]:

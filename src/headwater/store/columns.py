@@ -20,6 +20,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ from headwater.engine.worker import arrow_schema
 from headwater.model.schema import Field
 from headwater.model.tables import DataFile
 from headwater.store.layout import Layout
-from headwater.store.rows import fitted
+from headwater.store.rows import fitted, in_one_piece
 
 LOG = logging.getLogger("headwater.store")
 
@@ -64,6 +65,11 @@ _UNFINISHED_SECONDS = 3_600
 def has_plain_equality(type_: str) -> bool:
     """Say whether values of a type are equal for Arrow where they are for Spark: no floats (NaN, -0.0), no collations, nothing nested."""
     return type_.partition("(")[0] in _KEY_TYPES
+
+
+def has_order(type_: str) -> bool:
+    """Say whether rows are found by values of a type without looking at each row."""
+    return has_plain_equality(type_) and _is_ordered(arrow_schema([Field("x", type_)]).field(0).type)
 
 
 class Columns:
@@ -130,7 +136,7 @@ class Columns:
             decoded = self._decoded(file, missing)
             for field in missing:
                 found[field.name] = self._keep(file, field.name, decoded.select([field.name]))
-        return [_whole(table.column(0)) for table in found.values() if table is not None]
+        return [in_one_piece(table.column(0)) for table in found.values() if table is not None]
 
     def forget(self) -> None:
         """Remove what was kept of files that are gone, and what was never finished."""
@@ -197,8 +203,9 @@ class Columns:
             fresh.replace(path)
             self._make_room(path)
         except OSError as error:  # the disk is full, or not ours to write to: it is only kept for the next time
-            LOG.warning("a column was not kept", extra={"path": str(path), "reason": str(error)})
-            fresh.unlink(missing_ok=True)
+            LOG.warning("column not kept path=%s reason=%s", path, error)
+            with suppress(OSError):
+                fresh.unlink()
             return table
         mapped = self._mapping(file, name)
         return table if mapped is None else mapped
@@ -227,13 +234,6 @@ def _sizes(directory: Path, suffix: str) -> list[tuple[Path, os.stat_result]]:
         except FileNotFoundError:  # another process made room
             continue
     return found
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece; one that is mapped is not copied."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def _is_ordered(kind: pa.DataType) -> bool:

@@ -223,6 +223,8 @@ class Reader:
             return _columns(path, names)
         with self._lock:
             table = self._files.get(path)
+            if table is not None:
+                self._files.move_to_end(path)
         if table is None:
             with pq.ParquetFile(path) as data:
                 table = data.read(use_threads=False)

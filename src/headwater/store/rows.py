@@ -220,8 +220,7 @@ def changed_words(positions: Iterable[int]) -> dict[int, int]:
 
 def touching(table: pa.Table, words: Mapping[int, int]) -> pa.Table:
     """Return the change rows without updates that changed none of the fields that `words` stand for."""
-    changed = table.column(CHANGED).combine_chunks()
-    changed = pa.concat_arrays(changed.chunks) if isinstance(changed, pa.ChunkedArray) else changed
+    changed = in_one_piece(table.column(CHANGED))
     if changed.null_count == len(changed):
         return table
     kept = _numpy(changed.is_null()).astype(bool)
@@ -232,6 +231,13 @@ def touching(table: pa.Table, words: Mapping[int, int]) -> pa.Table:
         has = np.flatnonzero(lengths > word)
         kept[has] |= (flat[starts[has] + word] & mask) != 0
     return table if kept.all() else table.filter(pa.array(kept))
+
+
+def in_one_piece(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array; one that is mapped into memory is not copied."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def in_utc(table: pa.Table) -> pa.Table:
