@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
 from typing import Any
 
@@ -17,6 +18,7 @@ from headwater.refresh import places
 from headwater.refresh.places import Places
 from headwater.store.reading import Reader, Source
 
+D = (datetime.date(2024, 1, 1), datetime.date(2024, 2, 1))
 WAITING = """
     SELECT i.supplier, count(*) AS n FROM items i JOIN orders o ON o.id = i.orders
     WHERE o.status = 'F' AND i.late
@@ -188,3 +190,18 @@ def test_limits_do_not_double_with_each_table() -> None:
     last = next(o for o in walk_operators(chain) if isinstance(o, Scan) and o.table == "t19")
     assert len(last.near) == 1
     assert near.depth(last.near[0]) <= 10
+
+
+def test_columns_compared_with_each_other_in_a_table_without_changes(story: Story) -> None:
+    story.table("orders", "id INT, priority STRING", [(1, "high"), (2, "low")], key="id")
+    story.table("items", "id INT, orders INT, due DATE, done DATE", [(1, 1, D[0], D[1]), (2, 2, D[1], D[0])], key="id")
+    s = story.stream(
+        "SELECT priority, count(*) AS n FROM orders o"
+        " WHERE EXISTS (SELECT 1 FROM items i WHERE i.orders = o.id AND i.due < i.done) GROUP BY priority"
+    )
+    assert s.rows() == [("high", 1)]
+    story.change("UPDATE orders SET priority = 'low' WHERE id = 1")
+    assert s.refreshed() == [("low", 1)]
+    story.change("UPDATE items SET done = DATE '2024-03-01' WHERE id = 2")
+    assert s.refreshed() == [("low", 2)]
+    story.verified()

@@ -141,3 +141,30 @@ def test_a_subquery_of_any_rows_or_random_values_is_refused(story: Story) -> Non
     story.refused(
         "SELECT id FROM a WHERE k NOT IN (SELECT k + CAST(rand() * 2 AS INT) FROM b)", "EXPRESSION_NOT_DETERMINISTIC"
     )
+
+
+def test_between_columns_that_are_never_null_it_is_an_anti_join(story: Story) -> None:
+    story.table("a", "id INT, k INT", [(1, 1), (2, 2), (3, None)], key="id")
+    story.table("b", "id INT, v INT", [(1, 5)], key="id")
+    keys = story.stream("SELECT id, k FROM a WHERE id NOT IN (SELECT id FROM b WHERE v > 3)", "keys")
+    nulls = story.stream("SELECT id, k FROM a WHERE k NOT IN (SELECT id FROM b WHERE v > 3)", "nulls")
+    filled = story.stream(
+        "SELECT id FROM a WHERE id NOT IN (SELECT r.id FROM a l LEFT JOIN b r ON l.k = r.id)", "filled"
+    )
+    assert "existence" not in story.wh.explain_stream_table("keys")
+    assert keys.rows() == [(2, 2), (3, None)]
+    assert (nulls.rows(), filled.rows()) == ([(2, 2)], [])
+    story.change("INSERT INTO b VALUES (2, 9), (3, 1)", "DELETE FROM b WHERE id = 1")
+    assert keys.refreshed() == [(1, 1), (3, None)]
+    assert nulls.refreshed() == [(1, 1)]
+    assert filled.kept() == []
+    story.change("TRUNCATE TABLE b", "INSERT INTO a VALUES (4, 4)")
+    assert keys.refreshed() == [(1, 1), (2, 2), (3, None), (4, 4)]
+    assert nulls.refreshed() == [(1, 1), (2, 2), (3, None), (4, 4)]
+    story.change("INSERT INTO b VALUES (1, 4)", "UPDATE a SET k = 1")
+    assert keys.refreshed() == [(2, 1), (3, 1), (4, 1)]
+    assert filled.refreshed() == [(2,), (3,), (4,)]
+    story.change("INSERT INTO b VALUES (4, 4)")
+    assert keys.refreshed() == [(2, 1), (3, 1)]
+    assert nulls.refreshed() == []
+    story.verified()

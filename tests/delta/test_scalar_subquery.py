@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from tests.support.stories import Story
+
+from headwater.refresh import places
+from headwater.store.reading import Reader
 
 
 def sides(story: Story) -> None:
@@ -171,3 +177,79 @@ def test_a_value_that_depends_on_chance_is_refused(story: Story) -> None:
     story.refused(
         "SELECT id, (SELECT max(v) FROM b WHERE now() > TIMESTAMP '2024-01-01 00:00:00') AS x FROM a", "TIME_DEPENDENT"
     )
+
+
+@pytest.mark.parametrize(
+    ("type_", "condition"),
+    [
+        ("INT", "v > (SELECT max(v) FROM b)"),
+        ("DECIMAL(9,2)", "v > (SELECT avg(v) FROM b)"),
+        ("DECIMAL(9,2)", "(SELECT max(v) FROM b) <= v"),
+        ("BIGINT", "v < (SELECT min(v) FROM b)"),
+        ("DATE", "v >= (SELECT min(v) FROM b)"),
+        ("DOUBLE", "v > (SELECT avg(v) FROM b)"),
+    ],
+)
+def test_of_a_large_table_only_rows_between_the_values_are_read(
+    story: Story, monkeypatch: pytest.MonkeyPatch, type_: str, condition: str
+) -> None:
+    found: list[int] = []
+    few, rows_between = Reader.few, places.rows_between
+
+    def counted(*args: Any) -> Any:
+        rows = rows_between(*args)
+        found.append(rows.num_rows)
+        return rows
+
+    monkeypatch.setattr(
+        Reader, "few", lambda self, source, *args: None if source.table.name == "a" else few(self, source, *args)
+    )
+    monkeypatch.setattr(places, "rows_between", counted)
+    value = "date_add(DATE '2024-01-01', {0})" if type_ == "DATE" else "CAST({0} AS " + type_ + ")"
+
+    def values(*pairs: tuple[int, int | None]) -> str:
+        return ", ".join(f"({i}, {'NULL' if v is None else value.format(v)})" for i, v in pairs)
+
+    for name in ("a", "b"):
+        story.table(name, f"id INT, v {type_}", key="id")
+    story.change(f"INSERT INTO a VALUES {values(*((i, i) for i in range(40)), (40, None))}")
+    story.wh.compact("a")
+    story.change(f"INSERT INTO b VALUES {values((1, 15), (2, 25))}")
+    s = story.stream(f"SELECT id, v FROM a WHERE {condition}")
+    story.change(
+        f"INSERT INTO b VALUES {values((3, 23), (4, 13))}", f"UPDATE b SET v = {value.format(31)} WHERE id = 1"
+    )
+    s.refreshed()
+    story.change(f"INSERT INTO b VALUES {values((5, 2))}", f"UPDATE a SET v = {value.format(20)} WHERE id IN (1, 39)")
+    s.refreshed()
+    story.change(f"INSERT INTO b VALUES {values((6, 38))}", "DELETE FROM a WHERE id IN (0, 18, 38)")
+    s.refreshed()
+    if "avg" in condition:  # nothing is beyond the greatest or least of nothing
+        story.change("TRUNCATE TABLE b")
+        s.refreshed()
+        story.change(f"INSERT INTO b VALUES {values((1, 20), (2, 21))}", "UPDATE a SET v = NULL WHERE id = 3")
+        s.refreshed()
+    story.verified()
+    assert type_ == "DOUBLE" or 0 < max(found, default=0) < 40
+    assert type_ != "DOUBLE" or not found
+
+
+def test_values_that_come_without_others_going_are_compared_with_every_row(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = Reader.few
+    monkeypatch.setattr(
+        Reader, "few", lambda self, source, *args: None if source.table.name == "a" else few(self, source, *args)
+    )
+    story.table("a", "id INT, v INT", [(i, i) for i in range(20)], key="id")
+    story.wh.compact("a")
+    story.table("b", "id INT, v INT", [(1, 5)], key="id")
+    s = story.stream("SELECT count(*) AS n, sum(a.v) AS total FROM a JOIN b ON a.v > b.v")
+    assert s.rows() == [(14, 175)]
+    story.change("INSERT INTO b VALUES (2, 10), (3, 12)")
+    assert s.refreshed() == [(30, 422)]
+    story.change("UPDATE b SET v = 11 WHERE id = 2", "DELETE FROM a WHERE id = 19")
+    assert s.refreshed() == [(26, 354)]
+    story.change("DELETE FROM b WHERE id <> 1")
+    assert s.refreshed() == [(13, 156)]
+    story.verified()

@@ -134,3 +134,36 @@ def test_what_is_shared_is_told(story: Story) -> None:
     found = story.wh.validate_query(TOTALS + "SELECT a.customer FROM totals a JOIN totals b ON a.total < b.total")
     told = [how for name, how, _ in found.operators if name == "Aggregate"]
     assert told == ["algebraic", "shared with an equal part"]
+
+
+def test_a_shared_part_joined_with_itself_asks_each_side_for_its_own_columns(story: Story) -> None:
+    story.table("t", "id INT, parent INT", [(2, 1), (3, 1)], key="id")
+    story.table("u", "id INT", [(1,), (2,), (3,)])
+    part = "WITH v AS (SELECT t.id, t.parent FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.id = t.id)) "
+    children = story.stream(part + "SELECT a.id, b.id AS child FROM v a JOIN v b ON b.parent = a.id", "children")
+    siblings = story.stream(
+        part + "SELECT a.id, b.id AS other FROM v a JOIN v b ON a.parent = b.parent AND a.id < b.id", "siblings"
+    )
+    story.change("INSERT INTO t VALUES (1, NULL), (4, 2)")
+    assert children.refreshed() == [(1, 2), (1, 3)]
+    story.change("INSERT INTO u VALUES (4)", "INSERT INTO t VALUES (5, 2)")
+    assert children.refreshed() == [(1, 2), (1, 3), (2, 4)]
+    story.change("INSERT INTO u VALUES (5)", "UPDATE t SET parent = 2 WHERE id = 3")
+    assert children.refreshed() == [(1, 2), (2, 3), (2, 4), (2, 5)]
+    assert siblings.refreshed() == [(3, 4), (3, 5), (4, 5)]
+    story.verified()
+
+
+def test_a_shared_aggregate_joined_with_itself_leads_to_other_tables(story: Story) -> None:
+    story.table("o", "id INT, g INT, k INT", [(1, 1, 1), (2, 1, 2), (3, 2, 3)], key="id")
+    story.table("s", "id INT, name STRING", [(1, "a"), (2, "b"), (3, "c"), (4, "d")], key="id")
+    s = story.stream(
+        "WITH t AS (SELECT g, k, count(*) AS n FROM o GROUP BY g, k)"
+        " SELECT a.k, s.name FROM t a JOIN t b ON a.g = b.g AND a.k < b.k JOIN s ON s.id = b.k"
+    )
+    assert s.rows() == [(1, "b")]
+    story.change("INSERT INTO o VALUES (4, 2, 4), (5, 1, 3)")
+    assert s.refreshed() == [(1, "b"), (1, "c"), (2, "c"), (3, "d")]
+    story.change("DELETE FROM o WHERE id = 2", "UPDATE s SET name = 'D' WHERE id = 4")
+    assert s.refreshed() == [(1, "c"), (3, "D")]
+    story.verified()

@@ -453,14 +453,14 @@ PLANTED = (
         "not_in_forgets_null_in_the_list",
         JoinKind.EXISTENCE,
         "A NULL in the subquery hides nothing.",
-        _patch(not_in, "call", wrong.not_in_form(" OR {1}")),
+        _patch(not_in, "call", wrong.not_in_form(" OR {1}", "")),
         "not_in",
     ),
     PlantedBug(
         "not_in_forgets_null_outside_of_the_list",
         JoinKind.EXISTENCE,
         "A row whose own value is NULL is shown though the list is not empty.",
-        _patch(not_in, "call", wrong.not_in_form(" OR ({3} IS NULL AND {2})")),
+        _patch(not_in, "call", wrong.not_in_form("({0} IS NULL AND {1})", "false")),
         "not_in",
     ),
     PlantedBug(

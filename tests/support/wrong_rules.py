@@ -241,11 +241,11 @@ def existence_with_both_answers(op: Join, ctx: DeltaContext) -> Delta:
     return tuple(t.over(insertions) if isinstance(t.tree, Expand) else t for t in terms)
 
 
-def not_in_form(drop: str) -> Callable[..., Call]:
-    """Return a `call` that leaves a part of the condition out."""
+def not_in_form(part: str, instead: str) -> Callable[..., Call]:
+    """Return a `call` that has something else in place of a part of the condition."""
 
     def wrong(form: str, *args: Expression) -> Call:
-        return call(form.replace(drop, ""), *args)
+        return call(form.replace(part, instead), *args)
 
     return wrong
 

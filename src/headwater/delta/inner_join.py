@@ -6,7 +6,7 @@ R is an input before this refresh, R' after it. The sum telescopes: each term re
 inputs it is (delta R join S') + (R join delta S), and only both together are right: a pair whose two rows were both deleted is
 missing from the first (S' no longer has its row) and comes from the second.
 
-Joins of joins are one cluster, with projections and conditions between them taken along: so every term starts at its delta and walks
+Joins of joins are one cluster, with projections and filters between and above them taken along: so every term starts at its delta and walks
 from there along the conditions, always to the input of which it meets the fewest rows. No
 term joins two whole inputs before the delta has cut one of them.
 
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from headwater.delta.context import WEIGHT, Delta, DeltaContext, Term, computed, stage_place
 from headwater.delta.near import Pair, bounded, equalities, narrowed, restricted
+from headwater.delta.threshold import between, moving, threshold
 from headwater.plan.expressions import Column, ColumnRef, Expression, column_ids, substituted
 from headwater.plan.operators import (
     Aggregate,
@@ -38,6 +39,7 @@ from headwater.plan.operators import (
 )
 from headwater.plan.printer import BROADCAST_LEFT_HINT
 from headwater.plan.unique import unique_keys
+from headwater.plan.where import conjuncts
 
 _SIMPLE = (Scan, Filter, Project, Values, Stage, SemiJoin)
 
@@ -59,10 +61,11 @@ def cluster_of(op: Operator) -> Cluster:
             made = left.made | right.made
             own = tuple(substituted(c, made) for c in op.conditions)
             return Cluster(left.leaves + right.leaves, left.conditions + right.conditions + own, made)
-        case Filter() if _has_join(op):
+        case Filter() if is_cluster(op):
             below = cluster_of(op.input)
-            return Cluster(below.leaves, (*below.conditions, substituted(op.condition, below.made)), below.made)
-        case Project() if _has_join(op):
+            own = tuple(substituted(c, below.made) for c in conjuncts(op.condition))
+            return Cluster(below.leaves, (*below.conditions, *own), below.made)
+        case Project() if is_cluster(op):
             below = cluster_of(op.input)
             made = {i.column.id: substituted(i.expression, below.made) for i in op.items}
             return Cluster(below.leaves, below.conditions, made)
@@ -70,14 +73,15 @@ def cluster_of(op: Operator) -> Cluster:
             return Cluster((op,), (), {c.id: ColumnRef(c.id) for c in op.output})
 
 
-def _has_join(op: Operator) -> bool:
+def is_cluster(op: Operator) -> bool:
+    """Say whether `op` is an inner join with any filters and projections on top."""
     while isinstance(op, Filter | Project):
         op = op.input
     return isinstance(op, Join) and op.kind is JoinKind.INNER
 
 
-def inner_join_delta(op: Join, ctx: DeltaContext) -> Delta:
-    """Return one term for each change of each input."""
+def inner_join_delta(op: Operator, ctx: DeltaContext) -> Delta:
+    """Return one term for each change of each input of a cluster."""
     cluster = cluster_of(op)
     deltas = [ctx.delta(leaf) for leaf in cluster.leaves]
     terms = []
@@ -90,7 +94,7 @@ def inner_join_delta(op: Join, ctx: DeltaContext) -> Delta:
 class _Walk:
     """One term: a change of the input at `start`, joined with all the others."""
 
-    def __init__(self, op: Join, cluster: Cluster, start: int, term: Term, ctx: DeltaContext) -> None:
+    def __init__(self, op: Operator, cluster: Cluster, start: int, term: Term, ctx: DeltaContext) -> None:
         self.op, self.cluster, self.start, self.ctx = op, cluster, start, ctx
         self.tree, self.drivers = term.tree, term.drivers
         self.waiting = list(cluster.conditions)
@@ -158,6 +162,7 @@ class _Walk:
         for condition in self._ready(leaf.output):
             side = Filter(side, condition)
         side = self._limited(side, leaf)
+        side = self._between(side, leaf)
         joined = Join(self.tree, side, JoinKind.INNER)
         conditions = tuple(self._ready(joined.output))
         self.tree = Join(self.tree, side, JoinKind.INNER, conditions, hint=BROADCAST_LEFT_HINT)
@@ -185,6 +190,23 @@ class _Walk:
         renamed = Project(keyed, tuple(Named(fresh[k.id], ColumnRef(k.id)) for k in keys))
         pairs = [Pair(p.column, fresh[p.key.id], p.null_safe) for p in pairs]
         return restricted(side, renamed, pairs)
+
+    def _between(self, side: Operator, leaf: Operator) -> Operator:
+        """Return what has to be read of an input that is compared with a change and meets it in no key."""
+        if len(self.left) + 1 < len(self.cluster.leaves) or not all(
+            isinstance(o, _SIMPLE) for o in walk_operators(side)
+        ):
+            return side
+        known = {c.id for c in (*self.tree.output, *leaf.output)}
+        joining = [c for c in self.waiting if column_ids(c) <= known]
+        others = [c for c in self.waiting if c not in joining]
+        read = [*others, *(self.cluster.made[c.id] for c in self.op.output)]
+        found = threshold(moving(self.tree), leaf.output, joining, read)
+        if found is None:
+            return side
+        self._materialise()
+        assert isinstance(self.tree, Stage)
+        return between(side, found[0].id, self.tree, found[1])
 
     def _met_pairs(self, leaf: Operator) -> list[tuple[Column, Expression, bool]]:
         known = {c.id for c in self.tree.output}

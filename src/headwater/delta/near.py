@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from headwater.delta.context import changes_place, stage_place
-from headwater.plan.expressions import Call, Column, ColumnRef, Expression, column_ids
+from headwater.plan.expressions import Call, Column, ColumnRef, Expression, column_ids, substituted
 from headwater.plan.operators import (
     Aggregate,
     At,
@@ -37,6 +37,7 @@ from headwater.plan.operators import (
     Via,
     Window,
 )
+from headwater.plan.where import Where, conjuncts, wheres
 
 EQUAL = "({0} = {1})"
 SAME = "({0} <=> {1})"
@@ -78,34 +79,89 @@ def equalities(conditions: Sequence[Expression]) -> list[tuple[Expression, Expre
     return found
 
 
-def origins(op: Operator, column: int) -> tuple[At | Via, ...] | None:
-    """Return the columns that a column's values come from; None if they are computed."""
+Conditions = tuple[Expression, ...]
+
+
+def origins(op: Operator, column: int, conditions: Conditions = ()) -> tuple[At | Via, ...] | None:
+    """Return the columns that a column's values come from, in rows for which `conditions` hold; None if they are computed."""
+    conditions = _over(op, conditions)
     match op:
         case Scan():
             name = {c.id: n for c, n in zip(op.columns, op.names, strict=True)}[column]
+            where = _where(op, conditions)
             if op.side is Side.DELTA:
-                return (At(changes_place(op.table), name),)
-            return (Via(op.side, op.table, name, op.near),) if op.side in (Side.NEW, Side.OLD) else None
+                return (At(changes_place(op.table), name, where),)
+            return (Via(op.side, op.table, name, op.near, where),) if op.side in (Side.NEW, Side.OLD) else None
         case Stage():
             return (At(stage_place(op.name), f"c{column}"),)
         case Project():
             expression = next(i.expression for i in op.items if i.column.id == column)
-            return origins(op.input, expression.id) if isinstance(expression, ColumnRef) else None
+            if not isinstance(expression, ColumnRef):
+                return None
+            return origins(op.input, expression.id, _below_project(op, conditions))
         case Filter():
-            return origins(op.input, column)
+            return origins(op.input, column, (*conditions, op.condition))
         case Aggregate():
-            return origins(op.input, column) if any(g.id == column for g in op.groups) else None
+            groups = {g.id for g in op.groups}
+            held = tuple(c for c in conditions if column_ids(c) <= groups)
+            return origins(op.input, column, held) if column in groups else None
         case Union():
             place = [c.id for c in op.columns].index(column)
-            parts = [origins(b, b.output[place].id) for b in op.branches]
+            parts = [origins(b, b.output[place].id, _below_union(op, b, conditions)) for b in op.branches]
             return None if None in parts else tuple(p for part in parts for p in part or ())
         case SemiJoin():
-            return origins(op.left, column)
+            return origins(op.left, column, conditions)
         case Join() if op.kind is JoinKind.INNER:
             side = op.left if any(c.id == column for c in op.left.output) else op.right
-            return origins(side, column)
+            return origins(side, column, (*conditions, *op.conditions))
         case _:
             return None
+
+
+def with_where(op: Operator, conditions: Conditions = ()) -> Operator:
+    """Return `op` with its scans saying which of their rows the filters above them drop; `conditions` hold above `op`."""
+    conditions = _over(op, conditions)
+    match op:
+        case Scan():
+            return replace(op, where=_where(op, conditions))
+        case Filter():
+            return op.with_inputs(with_where(op.input, (*conditions, op.condition)))
+        case Project():
+            return op.with_inputs(with_where(op.input, _below_project(op, conditions)))
+        case Aggregate():
+            groups = {g.id for g in op.groups}
+            return op.with_inputs(with_where(op.input, tuple(c for c in conditions if column_ids(c) <= groups)))
+        case Union():
+            return op.with_inputs(*(with_where(b, _below_union(op, b, conditions)) for b in op.branches))
+        case Join() if op.kind is JoinKind.INNER:
+            held = (*conditions, *op.conditions)
+            return op.with_inputs(with_where(op.left, held), with_where(op.right, held))
+        case SemiJoin():
+            return op.with_inputs(with_where(op.left, conditions), with_where(op.right))
+        case Join() if op.kind is not JoinKind.FULL:
+            return op.with_inputs(with_where(op.left, conditions), with_where(op.right))
+        case _:
+            return op.with_inputs(*(with_where(i) for i in op.inputs)) if op.inputs else op
+
+
+def _over(op: Operator, conditions: Conditions) -> Conditions:
+    """Return what is asked of the columns of `op` alone: below it, others of the same number may mean something else."""
+    known = {c.id for c in op.output}
+    return tuple(part for c in conditions for part in conjuncts(c) if column_ids(part) <= known)
+
+
+def _where(scan: Scan, conditions: Conditions) -> tuple[Where, ...]:
+    return wheres(conditions, {c.id: (n, c.type) for c, n in zip(scan.columns, scan.names, strict=True)})
+
+
+def _below_project(op: Project, conditions: Conditions) -> Conditions:
+    below = {i.column.id: i.expression for i in op.items}
+    return tuple(substituted(c, below) for c in conditions)
+
+
+def _below_union(op: Union, branch: Operator, conditions: Conditions) -> Conditions:
+    below: dict[int, Expression] = {c.id: ColumnRef(b.id) for c, b in zip(op.columns, branch.output, strict=True)}
+    return tuple(substituted(c, below) for c in conditions)
 
 
 # pushing down ---------------------------------------------------------------------------------------------------------------
@@ -133,7 +189,14 @@ def _with_bounds(op: Operator, keys: Operator, pairs: Pairs) -> Operator:
         if found is not None:
             near.append(Near(names[pair.column.id], found, pair.null_safe))
     at_hand = [n for n in near if depth(n) == 0]
-    return replace(op, near=tuple(dict.fromkeys(at_hand or sorted(near, key=depth)[:1])))
+    behind = sorted((n for n in near if depth(n) > 0), key=depth)
+    cut = [n for n in behind if _is_cut(n)][:1]
+    return replace(op, near=tuple(dict.fromkeys([*at_hand, *(cut or ([] if at_hand else behind[:1]))])))
+
+
+def _is_cut(near: Near) -> bool:
+    """Say whether a table on the way to the keys of a limit drops rows that do not matter: then there are fewer of them."""
+    return any(v.where or any(_is_cut(n) for n in v.near) for v in near.sources if isinstance(v, Via))
 
 
 def depth(near: Near) -> int:

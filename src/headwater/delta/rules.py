@@ -10,7 +10,8 @@ from headwater.delta.context import Delta, DeltaContext
 from headwater.delta.expand import expand_delta
 from headwater.delta.filter import filter_delta
 from headwater.delta.generate import generate_delta
-from headwater.delta.join import join_delta
+from headwater.delta.inner_join import is_cluster
+from headwater.delta.join import JOIN_RULES, join_delta
 from headwater.delta.project import project_delta
 from headwater.delta.recursion import recursion_delta
 from headwater.delta.scan import scan_delta
@@ -24,6 +25,7 @@ from headwater.plan.operators import (
     Filter,
     Generate,
     Join,
+    JoinKind,
     Operator,
     Project,
     Recursion,
@@ -61,5 +63,6 @@ RULES: dict[type[Operator], DeltaRule] = {
 
 
 def delta_of(op: Operator, ctx: DeltaContext) -> Delta:
-    """Return the changes of `op` as terms."""
-    return RULES[type(op)](op, ctx)
+    """Return the changes of `op` as terms. Filters and projections above inner joins are one with them."""
+    rule: DeltaRule = JOIN_RULES[JoinKind.INNER] if is_cluster(op) else RULES[type(op)]
+    return rule(op, ctx)

@@ -26,6 +26,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 _EXECUTION = "org.apache.spark.sql.execution."
 _SLOT = f"{_EXECUTION}RDDScanExec"
+_REUSE = "spark.sql.exchange.reuse"
 _BROADCAST = re.compile(r"/\*\+ BROADCAST\((\w+)\) \*/")
 _CONSTANTS = (f"{_EXECUTION}LocalTableScanExec", f"{_EXECUTION}OneRowRelationExec")
 
@@ -162,8 +163,9 @@ class PreparedQuery:
                     frame = spark.dataset.ofRows(spark.session, self._single(rows.output(), empty, rows))
                 frame.createOrReplaceTempView(name)
                 slots[empty.id()] = name
-            frame = session.sql(_BROADCAST.sub(r"/*+ SHUFFLE_HASH(\1) */", text) if in_one else text)
-            plan = frame._jdf.queryExecution().executedPlan()
+            with _without_reuse(session):
+                frame = session.sql(_BROADCAST.sub(r"/*+ SHUFFLE_HASH(\1) */", text) if in_one else text)
+                plan = frame._jdf.queryExecution().executedPlan()
             if not plan.subqueriesAll().isEmpty():
                 raise NotPreparableError("it has a subquery")
             self._root = _tree(plan, slots)
@@ -226,6 +228,17 @@ class PreparedQuery:
     def _rows(self, table: pa.Table, shape: Shape) -> Any:
         """Return the rows of `table` in Spark's own form."""
         return self._spark.local_frame(table, shape).logicalPlan().data()
+
+
+@contextmanager
+def _without_reuse(session: SparkSession) -> Iterator[None]:
+    """Let Spark plan every exchange where it stands: one that stands for another would show that one's rows of the first day."""
+    before = session.conf.get(_REUSE)
+    session.conf.set(_REUSE, "false")
+    try:
+        yield
+    finally:
+        session.conf.set(_REUSE, str(before))
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from headwater.plan.expressions import AggregateCall, Column, ColumnRef, Expression, SortKey, column_ids
+from headwater.plan.where import Where
 
 
 class Side(Enum):
@@ -33,10 +34,11 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A column of rows at hand: the changes of a table, or the rows of a stage."""
+    """A column of rows at hand: the changes of a table, or the rows of a stage. Only rows for which `where` holds matter."""
 
     place: str
     name: str
+    where: tuple[Where, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Via:
     table: str
     name: str
     near: tuple[Near, ...]
+    where: tuple[Where, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,19 @@ class Near:
     name: str
     sources: tuple[At | Via, ...]
     null_safe: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A column of a scan that matters only between the least and the greatest value of a column of a stage.
+
+    That holds if the weights of the stage's rows add up to nothing, which is looked at when they are known.
+    """
+
+    name: str
+    place: str
+    column: str
+    weight: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +97,8 @@ class Operator:
 class Scan(Operator):
     """Rows of a table. `columns` are the plan's columns, `names` what they are called in the table.
 
-    `near` limits what has to be read: rows whose values lie outside the bounds of those at hand may be left out.
+    `near` limits what has to be read: rows whose values lie outside the bounds of those at hand may be left out. So may rows for
+    which `where` does not hold: a filter above drops them. So may rows outside of `between`: what they yield cancels.
     """
 
     table: str
@@ -89,6 +106,8 @@ class Scan(Operator):
     names: tuple[str, ...]
     side: Side = Side.PLAIN
     near: tuple[Near, ...] = ()
+    where: tuple[Where, ...] = ()
+    between: Between | None = None
 
     def __post_init__(self) -> None:
         _require(len(self.columns) == len(self.names), "a scan names each of its columns")

@@ -215,7 +215,7 @@ def _maintained(
     text = final_sql(read.tree, names, _leaf_place)
     scaled, positions = with_magnitudes(read.tree)
     scales = tuple(names[i] for i in positions)
-    normal = with_types(with_argument_columns(without_not_in(read.tree)), planner.schema_of)
+    normal = with_types(with_argument_columns(without_not_in(read.tree, _never_null(snapshot))), planner.schema_of)
     width = len(read.tree.output)
     tree, key = with_key(normal, _key_of(snapshot))
     if key is not None and not all(is_key_type(c.type) for c in key):
@@ -248,6 +248,14 @@ def _key_of(snapshot: Snapshot) -> Callable[[str], SourceKey]:
         )
 
     return key_of
+
+
+def _never_null(snapshot: Snapshot) -> Callable[[str, str], bool]:
+    def never_null(table_id: str, column: str) -> bool:
+        table = snapshot.tables.get(table_id)
+        return table is not None and any(f.name == column and not f.nullable for f in table.schema.fields)
+
+    return never_null
 
 
 def _facts_of(snapshot: Snapshot) -> Callable[[str], TableFacts]:

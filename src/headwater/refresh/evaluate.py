@@ -39,7 +39,7 @@ _INSERTED = "__inserted"
 _ALWAYS = "true"
 _BROADCAST_ROWS = 2_000_000
 _MET_ROWS = 300_000
-_COLLECTED_ROWS = 50_000
+_COLLECTED_ROWS = 200_000
 _GATHERED_ROWS = 200_000
 _MANY_GROUPS = 4_000
 
@@ -159,35 +159,28 @@ class Evaluation:
             positions = {f.name: i for i, f in enumerate(source.table.schema.fields)}
             words = changed_words(positions[f.name] for f in fields)
             few = self._reader.few_changes(source, given.frontier, given.version, fields)
+            place = changes_place(table_id)
             if few is not None:
-                changed, relevant = self._few(few, words, fields)
+                rows = _weighted(touching(few, words), fields)
+                deletes = pc.sum(pc.less(rows.column(WEIGHT), 0)).as_py() or 0
+                self._changes[table_id] = _Changed(few.num_rows, deletes, rows.select([f.name for f in fields]))
+                self._places.counts[place] = rows.num_rows
+                self._places.at_hand[place] = rows
+                shown = (*fields, Field(WEIGHT, "INT"))
+                if not netted:
+                    self._places.change_rows[table_id] = rows, shown
+                    continue
+                relevant = self._places.read_back(rows, shown)
             else:
                 changes = self._reader.changes(self._worker, source, given.frontier, given.version, fields)
-                changed, relevant = (
-                    _Changed(changes.count, changes.deletes, None),
-                    _touching_sql(changes, words, fields),
-                )
-            self._changes[table_id] = changed
-            place = changes_place(table_id)
-            self._places.counts[place] = changed.count if changed.rows is None else changed.rows.num_rows
-            if changed.rows is not None:
-                self._places.at_hand[place] = changed.rows
+                self._changes[table_id] = _Changed(changes.count, changes.deletes, None)
+                self._places.counts[place] = changes.count
+                relevant = _touching_sql(changes, words, fields)
             if netted:
                 net = f"({net_sql(relevant, fields)})"
                 columns = "".join(quoted(f.name) + ", " for f in fields)
                 relevant = f"({copies_sql(net, f'{columns}CAST(sign({WEIGHT}) AS INT) AS {WEIGHT}')})"
             self._places.relations["changes", table_id] = relevant
-
-    def _few(self, rows: pa.Table, words: Mapping[int, int], fields: Sequence[Field]) -> tuple[_Changed, str]:
-        """Take change rows that are in memory: those that touch what is read, with their weight."""
-        count = rows.num_rows
-        rows = touching(rows, words)
-        inserted = pc.equal(rows.column(ACTION), "I")
-        weights = pc.if_else(inserted, pa.scalar(1, pa.int32()), pa.scalar(-1, pa.int32()))
-        values = rows.select([f.name for f in fields])
-        deletes = rows.num_rows - (pc.sum(inserted).as_py() or 0)
-        relation = self._places.read_back(values.append_column(WEIGHT, weights), (*fields, Field(WEIGHT, "INT")))
-        return _Changed(count, deletes, values), relation
 
     # rows -------------------------------------------------------------------------------------------------------------------
 
@@ -268,6 +261,7 @@ class Evaluation:
             self._worker.size_for(max(keys.count, state.table.row_count))
             old = f"({self._reader.state_sql(self._worker, state, given.version, bounds=keys.bounds)})"
         self._places.relations["kept", stage.name] = old
+        self._places.kept_rows[stage.name] = state.table.row_count if found is None else found.num_rows
         text = self._places.fill(delta, given)
         if keys.count > _BROADCAST_ROWS:
             text = text.replace(BROADCAST_HINT, "")
@@ -288,15 +282,16 @@ class Evaluation:
         direct = self._groups_of_changes(stage, names, given)
         if direct is not None:
             expected = (total + sum(self._stage_rows.values())) * stage.keys.fanout
+            self._places.counts[stage_place(stage.keys_name)] = expected
             self._places.relations["stage", stage.keys_name] = f"({text})"
             return _Keys(expected, column_bounds(direct, names), direct)
         self._materialise(stage.keys_name, stage.keys, text)
         count = self._places.counts[stage_place(stage.keys_name)]
-        table = self._places.at_hand.get(stage_place(stage.keys_name))
+        columns = [n for n, _ in stage.keys.columns[: stage.groups]]
+        table = self._places.rows_at_hand(stage_place(stage.keys_name), columns)
         if table is None:
             return _Keys(count, {}, None)
-        columns = [n for n, _ in stage.keys.columns[: stage.groups]]
-        groups = _unique(table.select(columns).rename_columns(names))
+        groups = _unique(table.rename_columns(names))
         return _Keys(count, column_bounds(groups, names), groups)
 
     def _groups_of_changes(self, stage: StageText, names: Sequence[str], given: RefreshInput) -> pa.Table | None:
@@ -485,6 +480,13 @@ class Evaluation:
         fields = given.target.table.schema.fields
         items = [f"{c} AS {quoted(f.name)}" for c, f in zip(given.template.output, fields, strict=True)]
         return self._worker.sql(f"SELECT {', '.join(items)} FROM ({text})")
+
+
+def _weighted(rows: pa.Table, fields: Sequence[Field]) -> pa.Table:
+    """Return change rows with their weight instead of their action."""
+    inserted = pc.equal(rows.column(ACTION), "I")
+    weights = pc.if_else(inserted, pa.scalar(1, pa.int32()), pa.scalar(-1, pa.int32()))
+    return rows.select([f.name for f in fields]).append_column(WEIGHT, weights)
 
 
 def _touching_sql(changes: Changes, words: Mapping[int, int], fields: Sequence[Field]) -> str:

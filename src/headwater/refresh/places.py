@@ -14,23 +14,27 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headwater.delta.context import changes_place, stage_place
 from headwater.engine.identity import has_variant, is_plain
 from headwater.engine.worker import Worker, arrow_schema
 from headwater.errors import CheckFailedError, ResultTooLargeError
 from headwater.model.schema import Field
 from headwater.model.sql import quoted
 from headwater.model.tables import Table
-from headwater.plan.operators import At, Near, Via
+from headwater.plan.operators import At, Between, Near, Via
 from headwater.plan.printer import BROADCAST_HINT, BROADCAST_LEFT_HINT
+from headwater.plan.where import Where
 from headwater.refresh.template import LoopText, Read, RowsText, StageText, Template, Text, filled, places
 from headwater.store.layout import Bound, column_bounds, files_within, write_parquet
-from headwater.store.near import rows_near
+from headwater.store.near import rows_between, rows_near
 from headwater.store.reading import Reader, Source
+from headwater.store.where import columns_of, rows_where
 from headwater.store.writing import Writer
 
 _MET_ROWS = 300_000
@@ -79,21 +83,15 @@ class _Reach:
     kind: str
     name: str
     near: tuple[Near, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Rows of a table, and what stands after FROM for them."""
-
-    rows: pa.Table
-    relation: str
+    between: Between | None = None
 
 
 class Places:
     """The places of one refresh, filled as it goes on.
 
     `relations` are what stands after FROM by kind and name, `counts` the rows of drivers, `at_hand` those that the driver holds,
-    `files` where others are, `new_states` the states of aggregates with what this refresh does to them.
+    `files` where others are, `change_rows` changes with their weights, `kept_rows` how many rows of a state are read, `new_states` the
+    states of aggregates with what this refresh does to them.
     """
 
     def __init__(self, worker: Worker, reader: Reader, writer: Writer, local_rows: int, stack: ExitStack) -> None:
@@ -107,9 +105,13 @@ class Places:
         self.at_hand: dict[str, pa.Table] = {}
         self.files: dict[str, list[str]] = {}
         self.new_states: dict[str, Source] = {}
+        self.kept_rows: dict[str, int] = {}
+        self.change_rows: dict[str, tuple[pa.Table, tuple[Field, ...]]] = {}
         self._scans: dict[tuple[Read, tuple[tuple[str, Bound], ...]], tuple[str, int]] = {}
         self._near_rows: dict[_Way, _NearRows | None] = {}
-        self._reached: dict[_Reach, _Found | None] = {}
+        self._reached: dict[_Reach, pa.Table | None] = {}
+        self._relations: dict[tuple[_Reach, tuple[Where, ...], int], tuple[str, int]] = {}
+        self._changed: dict[tuple[str, tuple[Where, ...]], tuple[str, int]] = {}
         self._read_columns: defaultdict[_Reach, set[str]] = defaultdict(set)
 
     def read_back(self, table: pa.Table, fields: Sequence[Field]) -> str:
@@ -148,19 +150,42 @@ class Places:
         met = self.driving(text)
         if met > _MET_ROWS:
             sql = sql.replace(BROADCAST_HINT, "").replace(BROADCAST_LEFT_HINT, "")
-        scanned = {
-            i: self._scan(text.reads[i], given) for i in set(places(sql)) if text.reads[i].kind in ("old", "new")
+        shown = {
+            i: self._scan(r, given) if r.kind in ("old", "new") else self._relation(r)
+            for i, r in self._reads(text, sql)
         }
-        self._worker.size_for(max([met, *(rows for _, rows in scanned.values())]))
-        return filled(sql, lambda kind, name, i: scanned[i][0] if i in scanned else self._relation(text.reads[i]))
+        self._worker.size_for(max([met, *(rows for _, rows in shown.values())]))
+        return filled(sql, lambda kind, name, i: shown[i][0])
 
-    def _relation(self, read: Read) -> str:
+    def _reads(self, text: Text, sql: str) -> list[tuple[int, Read]]:
+        """Return what a text reads: rows at hand first, then tables, as their names are given out in this order."""
+        reads = [(i, text.reads[i]) for i in sorted(set(places(sql)))]
+        return sorted(reads, key=lambda r: r[1].kind in ("old", "new"))
+
+    def _relation(self, read: Read) -> tuple[str, int]:
         """Return rows at hand: changes, kept rows, or rows of a stage; none where there are none."""
+        count = self._rows(read)
+        if read.kind == "changes" and read.name in self.change_rows:
+            return self._changes_where(read)
         found = self.relations.get((read.kind, read.name))
         if found is not None:
-            return found
+            return found, count
         fields = tuple(Field(n, t) for n, t in zip(read.columns, read.types, strict=True))
-        return self._worker.relation(pa.table({f.name: pa.nulls(0) for f in fields}), fields)
+        return self._worker.relation(pa.table({f.name: pa.nulls(0) for f in fields}), fields), 0
+
+    def _rows(self, read: Read) -> int:
+        """Return how many rows at hand a read has."""
+        if read.kind == "kept":
+            return self.kept_rows.get(read.name, 0)
+        return self.counts.get(changes_place(read.name) if read.kind == "changes" else stage_place(read.name), 0)
+
+    def _changes_where(self, read: Read) -> tuple[str, int]:
+        key = (read.name, read.where)
+        if key not in self._changed:
+            rows, fields = self.change_rows[read.name]
+            rows = rows_where(rows, read.where)
+            self._changed[key] = self.read_back(rows, fields), rows.num_rows
+        return self._changed[key]
 
     # tables -----------------------------------------------------------------------------------------------------------------
 
@@ -171,7 +196,7 @@ class Places:
             return shown, 0
         found = self._found(_reach(read, given), read.columns, given)
         if found is not None:
-            return found.relation, found.rows.num_rows
+            return self._shown(_reach(read, given), read.where, found, given)
         near = self._near(read, given)
         if near is not None:
             return near.relation, near.count
@@ -226,24 +251,29 @@ class Places:
                 values = values.drop_null()
             yield values
 
-    def _values_at(self, at: At) -> pa.ChunkedArray | None:
-        table = self.at_hand.get(at.place)
+    def rows_at_hand(self, place: str, columns: Sequence[str]) -> pa.Table | None:
+        """Return these columns of the changes of a table or the rows of a stage, if there are not too many for the driver."""
+        table = self.at_hand.get(place)
         if table is not None:
-            return table.column(at.name)
+            return table.select(columns)
+        files = self.files.get(place)
+        if not files or self.counts[place] > _KEY_ROWS:
+            return None
+        return pa.concat_tables([pq.read_table(f, columns=list(columns)) for f in files])
+
+    def _values_at(self, at: At) -> pa.ChunkedArray | None:
         if self.counts.get(at.place) == 0:
             return pa.chunked_array([], pa.null())
-        files = self.files.get(at.place)
-        if files is None or self.counts[at.place] > _KEY_ROWS:
-            return None
-        return pa.concat_tables([pq.read_table(f, columns=[at.name]) for f in files]).column(at.name)
+        rows = self.rows_at_hand(at.place, list(dict.fromkeys([at.name, *columns_of(at.where)])))
+        return None if rows is None else rows_where(rows, at.where).column(at.name)
 
     def _values_via(self, via: Via, given: RefreshInput) -> pa.ChunkedArray | None:
-        found = self._found(_reach(via, given), [via.name], given)
-        return None if found is None else found.rows.column(via.name)
+        found = self._found(_reach(via, given), [via.name, *columns_of(via.where)], given)
+        return None if found is None else rows_where(found, via.where).column(via.name)
 
     # rows that are found without Spark --------------------------------------------------------------------------------------
 
-    def _found(self, reach: _Reach, columns: Sequence[str], given: RefreshInput) -> _Found | None:
+    def _found(self, reach: _Reach, columns: Sequence[str], given: RefreshInput) -> pa.Table | None:
         """Return the rows of a table that are near others, found by the driver; None if Spark has to look for them."""
         if reach.kind == "new" and reach.name in given.states and reach.name not in self.new_states:
             return None  # asked for before its stage has run
@@ -253,15 +283,32 @@ class Places:
             wanted.update(columns or [source.table.schema.fields[0].name])  # rows without any column would be lost
             fields = fields_of(source.table, sorted(wanted))
             rows = self._rows_of(reach, source, version, fields, given)
-            self._reached[reach] = None if rows is None else _Found(rows, self.read_back(rows, fields))
+            self._reached[reach] = rows
         return self._reached[reach]
+
+    def _shown(self, reach: _Reach, where: tuple[Where, ...], found: pa.Table, given: RefreshInput) -> tuple[str, int]:
+        """Return what stands after FROM for those found rows for which `where` holds, and how many they are."""
+        key = (reach, where, len(found.column_names))
+        if key not in self._relations:
+            rows = rows_where(found, where)
+            source, _ = self._source(reach.kind, reach.name, given)
+            fields = fields_of(source.table, found.column_names)
+            self._relations[key] = self.read_back(rows, fields), rows.num_rows
+        return self._relations[key]
 
     def _rows_of(
         self, reach: _Reach, source: Source, version: int, fields: Sequence[Field], given: RefreshInput
     ) -> pa.Table | None:
         rows = self._reader.few(source, version, fields)
-        if rows is not None or not reach.near:
+        if rows is not None:
             return rows
+        if not reach.near:
+            ends = self._ends(reach.between)
+            return (
+                None
+                if ends is None or reach.between is None
+                else rows_between(self._reader, source, version, fields, reach.between.name, ends)
+            )
         keys: dict[str, pa.Array] = {}
         for near in reach.near:
             met = self._key_values(near, source.table, given)
@@ -272,6 +319,20 @@ class Places:
         if any(len(values) == 0 for values in keys.values()):
             return arrow_schema(fields).empty_table()
         return rows_near(self._reader, source, version, fields, keys)
+
+    def _ends(self, limit: Between | None) -> tuple[Any, Any] | None:
+        """Return between which values a column matters; None if that is not known, or does not hold."""
+        rows = None if limit is None else self.rows_at_hand(limit.place, [limit.column, limit.weight])
+        if limit is None or rows is None or not rows.num_rows or (pc.sum(rows.column(limit.weight)).as_py() or 0) != 0:
+            return None
+        values = rows.column(limit.column)
+        if values.null_count:
+            return None
+        try:
+            ends = pc.min_max(values).as_py()
+        except (OverflowError, ValueError):  # outside Python's calendar
+            return None
+        return ends["min"], ends["max"]
 
     def _key_values(self, near: Near, table: Table, given: RefreshInput) -> pa.Array | None:
         """Return the values that a column has to meet, each once; None if some of them are not known, or too many."""
@@ -299,12 +360,13 @@ class Places:
 
     def _note(self, near: Sequence[Near], given: RefreshInput) -> None:
         for via in (s for n in near for s in n.sources if isinstance(s, Via)):
-            self._read_columns[_reach(via, given)].add(via.name)
+            self._read_columns[_reach(via, given)].update([via.name, *columns_of(via.where)])
             self._note(via.near, given)
 
     def forget_found(self) -> None:
         """Find rows again: those at hand are about to be others."""
         self._reached.clear()
+        self._relations.clear()
 
     # near rows --------------------------------------------------------------------------------------------------------------
 
@@ -392,7 +454,7 @@ def _ways(read: Read, given: RefreshInput) -> list[_Way]:
 def _reach(read: Read | Via, given: RefreshInput) -> _Reach:
     """Return what a read finds, whatever its columns."""
     kind, name = (read.side.value, read.table) if isinstance(read, Via) else (read.kind, read.name)
-    return _Reach(_side(kind, name, given), name, read.near)
+    return _Reach(_side(kind, name, given), name, read.near, None if isinstance(read, Via) else read.between)
 
 
 def _side(kind: str, name: str, given: RefreshInput) -> str:

@@ -15,15 +15,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from headwater.delta.context import AnyStage, Delta, LoopStage, RowsStage, StateStage, Term, changes_place
+from headwater.delta.near import with_where
 from headwater.delta.program import Program, fused_result
 from headwater.errors import CatalogCorruptError
 from headwater.model.schema import Field, TableSchema
 from headwater.plan.expressions import Column
-from headwater.plan.operators import At, Expand, Near, Operator, Scan, Side, Stage, Union, Via
+from headwater.plan.operators import At, Between, Expand, Near, Operator, Scan, Side, Stage, Union, Via
 from headwater.plan.printer import branch_sql
 from headwater.plan.simplify import simplified
+from headwater.plan.where import Comparison, Kind, Where
 
-FORMAT = 4
+FORMAT = 5
 _PLACE = re.compile(r"<<(changes|old|new|kept|stage):([^<>@]+)(?:@(\d+))?>>")
 _KINDS = {Side.DELTA: "changes", Side.OLD: "old", Side.NEW: "new", Side.PLAIN: "new", Side.KEPT: "kept"}
 
@@ -37,6 +39,8 @@ class Read:
     columns: tuple[str, ...]
     types: tuple[str, ...] = ()
     near: tuple[Near, ...] = ()
+    where: tuple[Where, ...] = ()
+    between: Between | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +234,7 @@ def _text(delta: Delta, columns: tuple[Column, ...]) -> Text:
 
     terms, fanout = [], 0
     for term in delta:
-        tree = simplified(term.tree)
+        tree = with_where(simplified(term.tree))
         terms.append(TermText(term.drivers, branch_sql(tree, columns, place)))
         fanout += _fanout(tree)
     return Text(tuple(terms), tuple((c.sql, c.type) for c in columns), tuple(reads), fanout)
@@ -240,7 +244,7 @@ def _read(leaf: Scan | Stage) -> Read:
     types = tuple(c.type for c in leaf.columns)
     if isinstance(leaf, Stage):
         return Read("stage", leaf.name, tuple(c.sql for c in leaf.columns), types)
-    return Read(_KINDS[leaf.side], leaf.table, leaf.names, types, leaf.near)
+    return Read(_KINDS[leaf.side], leaf.table, leaf.names, types, leaf.near, leaf.where, leaf.between)
 
 
 def _fanout(op: Operator) -> int:
@@ -318,7 +322,11 @@ def _read_text(data: Mapping[str, Any]) -> Text:
 
 
 def _read_read(data: Mapping[str, Any]) -> Read:
-    return Read(data["kind"], data["name"], tuple(data["columns"]), tuple(data["types"]), _read_near(data["near"]))
+    columns, types = tuple(data["columns"]), tuple(data["types"])
+    between = Between(**data["between"]) if data["between"] else None
+    return Read(
+        data["kind"], data["name"], columns, types, _read_near(data["near"]), _read_where(data["where"]), between
+    )
 
 
 def _read_near(data: Sequence[Mapping[str, Any]]) -> tuple[Near, ...]:
@@ -327,8 +335,13 @@ def _read_near(data: Sequence[Mapping[str, Any]]) -> tuple[Near, ...]:
 
 def _read_origin(data: Mapping[str, Any]) -> At | Via:
     if "place" in data:
-        return At(data["place"], data["name"])
-    return Via(Side(data["side"]), data["table"], data["name"], _read_near(data["near"]))
+        return At(data["place"], data["name"], _read_where(data["where"]))
+    where = _read_where(data["where"])
+    return Via(Side(data["side"]), data["table"], data["name"], _read_near(data["near"]), where)
+
+
+def _read_where(data: Sequence[Mapping[str, Any]]) -> tuple[Where, ...]:
+    return tuple(Where(w["name"], Comparison(w["test"]), Kind(w["kind"]), tuple(w["values"])) for w in data)
 
 
 def _read_stage(data: Mapping[str, Any]) -> AnyText:

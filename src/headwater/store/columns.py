@@ -81,6 +81,8 @@ class Columns:
         self._most = most_bytes
         self._mapped: OrderedDict[tuple[str, str], pa.Table] = OrderedDict()
         self._lock = threading.Lock()
+        self._spare = 0
+        self._wanted: tuple[pa.Array, Positions] | None = None
 
     def can_hold(self, files: Sequence[DataFile], fields: Sequence[Field]) -> bool:
         """Say whether these columns fit, beside as much again."""
@@ -114,11 +116,18 @@ class Columns:
     def _between(self, file: DataFile, field: Field, keys: pa.Array) -> tuple[Positions, Positions]:
         """Return between which places of the order each key stands."""
         values = self._order(file, field).column(_VALUES)
-        wanted = np.unique(_numbers(keys.drop_null()))
+        wanted = self._sorted(keys)
         if not values.num_chunks:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         sorted_values = values.chunk(0).to_numpy()
         return np.searchsorted(sorted_values, wanted, "left"), np.searchsorted(sorted_values, wanted, "right")
+
+    def _sorted(self, keys: pa.Array) -> Positions:
+        """Return keys as numbers in order. File after file is searched for the same ones: the last are remembered."""
+        known = self._wanted
+        if known is None or known[0] is not keys:
+            known = self._wanted = (keys, np.unique(_numbers(keys.drop_null())))
+        return known[1]
 
     def _order(self, file: DataFile, field: Field) -> pa.Table:
         return self._kept(file, f"__order {field.name}", lambda: self._ordered(file, field))
@@ -200,8 +209,9 @@ class Columns:
                     writer.write_table(table)
                 sink.flush()
                 os.fsync(sink.fileno())
+                fresh_size = sink.tell()
             fresh.replace(path)
-            self._make_room(path)
+            self._make_room(path, fresh_size)
         except OSError as error:  # the disk is full, or not ours to write to: it is only kept for the next time
             LOG.warning("column not kept path=%s reason=%s", path, error)
             with suppress(OSError):
@@ -210,17 +220,27 @@ class Columns:
         mapped = self._mapping(file, name)
         return table if mapped is None else mapped
 
-    def _make_room(self, newest: Path) -> None:
+    def _make_room(self, newest: Path, size: int) -> None:
+        """Remove the least recently used columns if there are too many.
+
+        All files are looked at only when half of what was free then is used up: others may have used the other half.
+        """
+        with self._lock:
+            self._spare -= size
+            if self._spare >= 0:
+                return
         files = [(s.st_mtime, s.st_size, p) for p, s in _sizes(self._directory, _KEPT)]
         total = sum(size for _, size, _ in files)
-        for _, size, path in sorted(files):
+        for _, used, path in sorted(files):
             if total <= self._most:
-                return
+                break
             if path != newest:
                 path.unlink(missing_ok=True)
-                total -= size
+                total -= used
                 with self._lock:
                     self._mapped.clear()  # what is mapped keeps its disk space
+        with self._lock:
+            self._spare = max(0, self._most - total) // 2
 
     def _path(self, file: DataFile, name: str) -> Path:
         return self._directory / file.path / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}{_KEPT}"

@@ -1,4 +1,4 @@
-"""Finding the rows of a table whose columns meet given values, without asking Spark.
+"""Finding the rows of a table whose columns meet given values, or lie between two, without asking Spark.
 
     near(state)  =  near(base)  +  near(changes)
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +22,8 @@ from headwater.engine.identity import has_variant
 from headwater.engine.worker import arrow_schema
 from headwater.model.schema import Field
 from headwater.model.tables import Batch, BatchFormat, DataFile, Table
-from headwater.store.columns import has_plain_equality
-from headwater.store.layout import column_bounds, files_within
+from headwater.store.columns import Positions, has_plain_equality
+from headwater.store.layout import Bound, column_bounds, files_within
 from headwater.store.reading import Parts, Reader, Source, distinguishing, parts_of, signs_of, within
 from headwater.store.rows import ACTION_FIELD, VERSION_FIELD, added_up, concatenated, fitted
 
@@ -31,14 +33,40 @@ _SMALL_BATCH_ROWS = 20_000
 Keys = Mapping[str, pa.Array]
 
 
+Ends = tuple[Any, Any]
+
+
 def rows_near(reader: Reader, source: Source, version: int, fields: Sequence[Field], keys: Keys) -> pa.Table | None:
     """Return `fields` of the rows of the table at `version` whose columns are among `keys`.
 
     None if there are many of them, or if the table is too large for that: then Spark had better look for them.
     """
     limits = [f for f in source.table.schema.fields if f.name in keys]
-    wanted = distinguishing(source.table, [*fields, *limits])
-    if any(has_variant(f.type) for f in wanted) or not all(has_plain_equality(f.type) for f in limits):
+    if not all(has_plain_equality(f.type) for f in limits):
+        return None
+    bounds: dict[str, Bound] = {}
+    for name, values in keys.items():
+        bounds |= column_bounds(pa.table({name: values}), [name])
+    return _found(
+        source, version, fields, _Near(reader, distinguishing(source.table, [*fields, *limits]), keys, bounds)
+    )
+
+
+def rows_between(
+    reader: Reader, source: Source, version: int, fields: Sequence[Field], name: str, ends: Ends
+) -> pa.Table | None:
+    """Return `fields` of the rows of the table at `version` whose column lies between two values, both included; None like above."""
+    (limit,) = (f for f in source.table.schema.fields if f.name == name)
+    kind = arrow_schema([limit]).field(0).type
+    if not (pa.types.is_signed_integer(kind) or pa.types.is_date32(kind) or pa.types.is_decimal(kind)):
+        return None
+    wanted = distinguishing(source.table, [*fields, limit])
+    return _found(source, version, fields, _Between(reader, wanted, limit, _fitted_ends(ends, kind)))
+
+
+def _found(source: Source, version: int, fields: Sequence[Field], search: _Search) -> pa.Table | None:
+    reader, wanted = search.reader, search.wanted
+    if any(has_variant(f.type) for f in wanted):
         return None
     parts = parts_of(source, version)
     files, batches = _with_inserted_files(source, parts)
@@ -46,11 +74,9 @@ def rows_near(reader: Reader, source: Source, version: int, fields: Sequence[Fie
     tail_files = [f for b in large for f in source.manifest.batch_files[b.id]]
     if not reader.columns.can_hold([*files, *tail_files], wanted):
         return None
-    for name, values in keys.items():
-        files = files_within(files, column_bounds(pa.table({name: values}), [name]))
+    files = files_within(files, search.bounds)
     reader.layout.require([*files, *tail_files])
     try:
-        search = _Search(reader, wanted, keys, _best(reader, files, limits, keys))
         base = search.in_files(files, wanted)
         tail = None if base is None else search.in_tail(source, parts, large, [b for b in batches if b not in large])
         if base is not None and tail is not None and tail.num_rows:
@@ -63,29 +89,44 @@ def rows_near(reader: Reader, source: Source, version: int, fields: Sequence[Fie
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """Looks for rows by one column, and at the others afterwards."""
+    """Looks for rows in files and in change rows."""
 
     reader: Reader
     wanted: tuple[Field, ...]
-    keys: Keys
-    by: Field
+
+    @property
+    def bounds(self) -> Mapping[str, Bound]:
+        """Between which values columns of the rows lie."""
+        raise NotImplementedError
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether rows at the places that are looked at need not be looked at again."""
+        return True
+
+    def places(self, files: Sequence[DataFile]) -> list[tuple[DataFile, Positions]]:
+        """Return where in files rows may stand."""
+        raise NotImplementedError
+
+    def met(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Say which rows are wanted."""
+        raise NotImplementedError
 
     def in_files(self, files: Sequence[DataFile], fields: Sequence[Field]) -> pa.Table | None:
-        columns = self.reader.columns
-        places = [(file, columns.positions(file, self.by, self.keys[self.by.name])) for file in files]
+        places = self.places(files)
         if sum(len(p) for _, p in places) > min(self.reader.driver_rows, _MOST_ROWS):
             return None
-        found = [columns.taken(file, fields, at) for file, at in places if len(at)]
+        found = [self.reader.columns.taken(file, fields, at) for file, at in places if len(at)]
         if not found:
             return arrow_schema(fields).empty_table()
         rows = pa.concat_tables(found)
-        return rows.filter(_met(rows, self.keys)) if len(self.keys) > 1 else rows
+        return rows if self.is_exact else rows.filter(self.met(rows))
 
     def in_tail(self, source: Source, parts: Parts, large: Sequence[Batch], small: Sequence[Batch]) -> pa.Table | None:
         """Return change rows: large batches are searched like files, all rows of small ones are looked at."""
         pending = source.pending if parts.forward else ()
         tail = self.reader.arrow(small, source, pending, *parts.between, (*self.wanted, ACTION_FIELD))
-        found = [tail.filter(_met(tail, self.keys))] if tail.num_rows else []
+        found = [tail.filter(self.met(tail))] if tail.num_rows else []
         for batch in large:
             stored = (*self.wanted, ACTION_FIELD, *((VERSION_FIELD,) if batch.merged else ()))
             rows = self.in_files(source.manifest.batch_files[batch.id], stored)
@@ -93,6 +134,77 @@ class _Search:
                 return None
             found.append(within(rows, batch, *parts.between).select(tail.column_names))
         return concatenated(found) if found else tail
+
+
+@dataclass(frozen=True, slots=True)
+class _Near(_Search):
+    """Looks for rows by the column that finds the fewest, and at the others afterwards."""
+
+    keys: Keys
+    key_bounds: Mapping[str, Bound]
+
+    @property
+    def bounds(self) -> Mapping[str, Bound]:
+        return self.key_bounds
+
+    @property
+    def is_exact(self) -> bool:
+        return len(self.keys) == 1
+
+    def places(self, files: Sequence[DataFile]) -> list[tuple[DataFile, Positions]]:
+        by = _best(self.reader, files, [f for f in self.wanted if f.name in self.keys], self.keys)
+        return [(file, self.reader.columns.positions(file, by, self.keys[by.name])) for file in files]
+
+    def met(self, rows: pa.Table) -> pa.ChunkedArray:
+        return _met(rows, self.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class _Between(_Search):
+    """Looks at every value of one column."""
+
+    by: Field
+    ends: tuple[pa.Scalar, pa.Scalar]
+
+    @property
+    def bounds(self) -> Mapping[str, Bound]:
+        return column_bounds(
+            pa.table({self.by.name: pa.array([e.as_py() for e in self.ends], self.ends[0].type)}), [self.by.name]
+        )
+
+    def places(self, files: Sequence[DataFile]) -> list[tuple[DataFile, Positions]]:
+        found = []
+        for file in files:
+            (column,) = self.reader.columns.columns(file, (self.by,))
+            found.append(
+                (file, np.flatnonzero(pc.fill_null(self._within(column), False).to_numpy(zero_copy_only=False)))
+            )
+        return found
+
+    def met(self, rows: pa.Table) -> pa.ChunkedArray:
+        return self._within(rows.column(self.by.name))
+
+    def _within(self, column: pa.Array | pa.ChunkedArray) -> Any:
+        low, high = self.ends
+        return pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
+
+
+def _fitted_ends(ends: Ends, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
+    """Return two values as values of a column's type: of those that it can have, none between them is left out."""
+    if pa.types.is_date32(kind):
+        return pa.scalar(ends[0], kind), pa.scalar(ends[1], kind)
+    is_decimal = bool(pa.types.is_decimal(kind))
+    unit = Decimal(1).scaleb(-kind.scale if is_decimal else 0)
+    most = 10**kind.precision - 1 if is_decimal else 2 ** (kind.bit_width - 1) - 1
+    least = -most if is_decimal else -most - 1
+    with localcontext(prec=80):
+        low = min(max(Decimal(ends[0]).quantize(unit, ROUND_FLOOR), least * unit), most * unit)
+        high = min(max(Decimal(ends[1]).quantize(unit, ROUND_CEILING), least * unit), most * unit)
+    return (
+        (pa.scalar(low, kind), pa.scalar(high, kind))
+        if is_decimal
+        else (pa.scalar(int(low), kind), pa.scalar(int(high), kind))
+    )
 
 
 def _best(reader: Reader, files: Sequence[DataFile], limits: Sequence[Field], keys: Keys) -> Field:
