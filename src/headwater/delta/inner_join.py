@@ -6,9 +6,9 @@ R is an input before this refresh, R' after it. The sum telescopes: each term re
 inputs it is (delta R join S') + (R join delta S), and only both together are right: a pair whose two rows were both deleted is
 missing from the first (S' no longer has its row) and comes from the second.
 
-Joins of joins are one cluster, with projections and filters between and above them taken along: so every term starts at its delta and walks
-from there along the conditions, always to the input of which it meets the fewest rows. No
-term joins two whole inputs before the delta has cut one of them.
+Joins of joins are one cluster, with projections and filters between and above them taken along: so every term starts at its delta and
+walks from there along the conditions, always to the input of which it meets the fewest rows. No term joins two whole inputs before the
+delta has cut one of them.
 
 Relies on: a state carries no weight (every row counts +1), so the weight of a pair is that of its change row.
 """
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from headwater.delta.context import WEIGHT, Delta, DeltaContext, Term, computed, stage_place
 from headwater.delta.near import Pair, bounded, equalities, narrowed, restricted
-from headwater.delta.threshold import between, moving, threshold
+from headwater.delta.threshold import between, has_limit, moving, threshold
 from headwater.plan.expressions import Column, ColumnRef, Expression, column_ids, substituted
 from headwater.plan.operators import (
     Aggregate,
@@ -193,16 +193,15 @@ class _Walk:
 
     def _between(self, side: Operator, leaf: Operator) -> Operator:
         """Return what has to be read of an input that is compared with a change and meets it in no key."""
-        if len(self.left) + 1 < len(self.cluster.leaves) or not all(
-            isinstance(o, _SIMPLE) for o in walk_operators(side)
-        ):
+        is_first = len(self.left) + 1 == len(self.cluster.leaves)
+        if not is_first or not all(isinstance(o, _SIMPLE) for o in walk_operators(side)):
             return side
         known = {c.id for c in (*self.tree.output, *leaf.output)}
         joining = [c for c in self.waiting if column_ids(c) <= known]
         others = [c for c in self.waiting if c not in joining]
         read = [*others, *(self.cluster.made[c.id] for c in self.op.output)]
         found = threshold(moving(self.tree), leaf.output, joining, read)
-        if found is None:
+        if found is None or not has_limit(side, found[0].id):
             return side
         self._materialise()
         assert isinstance(self.tree, Stage)

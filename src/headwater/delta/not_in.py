@@ -26,7 +26,7 @@ NeverNull = Callable[[str, str], bool]
 """Says whether a column of a table never holds NULL."""
 
 
-def without_not_in(tree: Operator, never_null: NeverNull = lambda table, column: False) -> Operator:
+def without_not_in(tree: Operator, never_null: NeverNull) -> Operator:
     """Return `tree` with every NOT IN over one column written as existence joins, or as an anti join."""
     return _rewritten(tree, _Ids(tree), never_null)
 

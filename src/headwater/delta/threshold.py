@@ -18,13 +18,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from headwater.delta.accumulators import decimal_parts
 from headwater.delta.context import WEIGHT, stage_place
 from headwater.plan.expressions import Call, Column, ColumnRef, Expression, Literal, column_ids
 from headwater.plan.operators import Between, Filter, Operator, Project, Scan, SemiJoin, Side, Stage
 
 _COMPARISONS = ("({0} < {1})", "({0} <= {1})", "({0} > {1})", "({0} >= {1})")
 _CAST = re.compile(r"CAST\(\{0\} AS (DECIMAL\(\d+, ?\d+\))\)")
-_DECIMAL = re.compile(r"DECIMAL\((\d+), ?(\d+)\)")
 _DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
 
 
@@ -76,8 +76,15 @@ def _digits(type_: str) -> tuple[int, int] | None:
     """Return how many digits a type has before and after the point."""
     if type_ in _DIGITS:
         return _DIGITS[type_], 0
-    found = _DECIMAL.fullmatch(type_)
-    return (int(found[1]) - int(found[2]), int(found[2])) if found else None
+    if not type_.startswith("DECIMAL("):
+        return None
+    precision, scale = decimal_parts(type_)
+    return precision - scale, scale
+
+
+def has_limit(op: Operator, column: int) -> bool:
+    """Say whether `between` can limit a scan below `op`: the column comes from one, and nothing limits that one already."""
+    return between(op, column, Stage("", ()), Column(column, "", "")) != op
 
 
 def between(op: Operator, column: int, stage: Stage, value: Column) -> Operator:

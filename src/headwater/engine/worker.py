@@ -239,9 +239,8 @@ class Worker:
             del self._seen[key]
             try:
                 shapes = {n: _shape(x) for n, x in inputs.items()}
-                self._views = [
-                    v for v in self._views if v not in inputs
-                ]  # preparing makes views of these names, and drops them
+                # Preparing makes views of these names, and drops them.
+                self._views = [v for v in self._views if v not in inputs]
                 with translated_errors():
                     in_one = self._conf.get(_PARTS) == "1"
                     self._prepared[key] = PreparedQuery(self.session, self._internals, text, shapes, in_one=in_one)

@@ -38,7 +38,6 @@ _KEEP = "__keep"
 _INSERTED = "__inserted"
 _ALWAYS = "true"
 _BROADCAST_ROWS = 2_000_000
-_MET_ROWS = 300_000
 _COLLECTED_ROWS = 200_000
 _GATHERED_ROWS = 200_000
 _MANY_GROUPS = 4_000
@@ -254,11 +253,9 @@ class Evaluation:
             found = rows_of_keys(self._reader, self._layout, state, given.version, keys.groups)
         if found is not None:
             delta = stage.delta_of_many if keys.most > _MANY_GROUPS else stage.delta_of_few
-            self._worker.size_for(keys.count)
             old = self._places.read_back(found, state.table.schema.fields)
         else:
             delta = stage.delta
-            self._worker.size_for(max(keys.count, state.table.row_count))
             old = f"({self._reader.state_sql(self._worker, state, given.version, bounds=keys.bounds)})"
         self._places.relations["kept", stage.name] = old
         self._places.kept_rows[stage.name] = state.table.row_count if found is None else found.num_rows

@@ -8,6 +8,7 @@ to them. Rows with equal values in all of the columns that are read meet the sam
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
@@ -31,8 +32,6 @@ _MOST_ROWS = 400_000
 _SMALL_BATCH_ROWS = 20_000
 
 Keys = Mapping[str, pa.Array]
-
-
 Ends = tuple[Any, Any]
 
 
@@ -47,9 +46,8 @@ def rows_near(reader: Reader, source: Source, version: int, fields: Sequence[Fie
     bounds: dict[str, Bound] = {}
     for name, values in keys.items():
         bounds |= column_bounds(pa.table({name: values}), [name])
-    return _found(
-        source, version, fields, _Near(reader, distinguishing(source.table, [*fields, *limits]), keys, bounds)
-    )
+    wanted = distinguishing(source.table, [*fields, *limits])
+    return _found(source, version, fields, _Near(reader, wanted, bounds, keys))
 
 
 def rows_between(
@@ -61,7 +59,9 @@ def rows_between(
     if not (pa.types.is_signed_integer(kind) or pa.types.is_date32(kind) or pa.types.is_decimal(kind)):
         return None
     wanted = distinguishing(source.table, [*fields, limit])
-    return _found(source, version, fields, _Between(reader, wanted, limit, _fitted_ends(ends, kind)))
+    low, high = _fitted_ends(ends, kind)
+    bounds = column_bounds(pa.table({name: pa.array([low.as_py(), high.as_py()], kind)}), [name])
+    return _found(source, version, fields, _Between(reader, wanted, bounds, limit, (low, high)))
 
 
 def _found(source: Source, version: int, fields: Sequence[Field], search: _Search) -> pa.Table | None:
@@ -88,29 +88,25 @@ def _found(source: Source, version: int, fields: Sequence[Field], search: _Searc
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
-    """Looks for rows in files and in change rows."""
+class _Search(ABC):
+    """Looks for rows in files and in change rows. `bounds`: between which values their columns lie."""
 
     reader: Reader
     wanted: tuple[Field, ...]
+    bounds: Mapping[str, Bound]
 
     @property
-    def bounds(self) -> Mapping[str, Bound]:
-        """Between which values columns of the rows lie."""
-        raise NotImplementedError
-
-    @property
+    @abstractmethod
     def is_exact(self) -> bool:
         """Whether rows at the places that are looked at need not be looked at again."""
-        return True
 
+    @abstractmethod
     def places(self, files: Sequence[DataFile]) -> list[tuple[DataFile, Positions]]:
         """Return where in files rows may stand."""
-        raise NotImplementedError
 
+    @abstractmethod
     def met(self, rows: pa.Table) -> pa.ChunkedArray:
         """Say which rows are wanted."""
-        raise NotImplementedError
 
     def in_files(self, files: Sequence[DataFile], fields: Sequence[Field]) -> pa.Table | None:
         places = self.places(files)
@@ -141,11 +137,6 @@ class _Near(_Search):
     """Looks for rows by the column that finds the fewest, and at the others afterwards."""
 
     keys: Keys
-    key_bounds: Mapping[str, Bound]
-
-    @property
-    def bounds(self) -> Mapping[str, Bound]:
-        return self.key_bounds
 
     @property
     def is_exact(self) -> bool:
@@ -167,18 +158,15 @@ class _Between(_Search):
     ends: tuple[pa.Scalar, pa.Scalar]
 
     @property
-    def bounds(self) -> Mapping[str, Bound]:
-        return column_bounds(
-            pa.table({self.by.name: pa.array([e.as_py() for e in self.ends], self.ends[0].type)}), [self.by.name]
-        )
+    def is_exact(self) -> bool:
+        return True
 
     def places(self, files: Sequence[DataFile]) -> list[tuple[DataFile, Positions]]:
         found = []
         for file in files:
             (column,) = self.reader.columns.columns(file, (self.by,))
-            found.append(
-                (file, np.flatnonzero(pc.fill_null(self._within(column), False).to_numpy(zero_copy_only=False)))
-            )
+            within = pc.fill_null(self._within(column), False)
+            found.append((file, np.flatnonzero(within.to_numpy(zero_copy_only=False))))
         return found
 
     def met(self, rows: pa.Table) -> pa.ChunkedArray:
@@ -200,11 +188,7 @@ def _fitted_ends(ends: Ends, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
     with localcontext(prec=80):
         low = min(max(Decimal(ends[0]).quantize(unit, ROUND_FLOOR), least * unit), most * unit)
         high = min(max(Decimal(ends[1]).quantize(unit, ROUND_CEILING), least * unit), most * unit)
-    return (
-        (pa.scalar(low, kind), pa.scalar(high, kind))
-        if is_decimal
-        else (pa.scalar(int(low), kind), pa.scalar(int(high), kind))
-    )
+    return pa.scalar(low if is_decimal else int(low), kind), pa.scalar(high if is_decimal else int(high), kind)
 
 
 def _best(reader: Reader, files: Sequence[DataFile], limits: Sequence[Field], keys: Keys) -> Field:
