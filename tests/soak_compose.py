@@ -2,10 +2,11 @@
 
     python -m tests.soak_compose --minutes 30 --seed 5000
     python -m tests.soak_compose --queries 200 --corpus tests/scenarios/compositions
-    python -m tests.soak_compose --replay 5017
+    python -m tests.soak_compose --replay 5017.3
 
-A failing composition is made small, printed, and stored as JSON in the directory given by --corpus, where
-`tests/scenarios/test_composition.py` runs it for ever. The exit status is 1 if any was wrong.
+Each seed is a family: several queries over the same tables, which change once for all of them. A failing query is made small with
+tables of its own, printed, and stored as JSON in the directory given by --corpus, where `tests/scenarios/test_composition.py` runs it
+for ever. The exit status is 1 if any was wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from tests.support.compositions import Composition, CompositionTally, random_composition, run_composition
+from tests.support.compositions import (
+    Composition,
+    CompositionTally,
+    Failures,
+    Family,
+    random_family,
+    run_composition,
+    run_family,
+)
 from tests.support.corpus import load, save
 from tests.support.oracle import interpreted
 from tests.support.simplify import shrunk
@@ -28,6 +37,9 @@ from tests.support.simplify import shrunk
 import headwater as hw
 from headwater.engine.session import start_session
 from headwater.settings import Settings
+
+WIDTH = 8
+"""Queries of a family."""
 
 
 def main(arguments: list[str]) -> int:
@@ -54,8 +66,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tries", type=int, default=80, help="runs to make a failing composition small (default: 80)")
     parser.add_argument("--report", type=Path, help="append failing compositions to this file")
     parser.add_argument("--corpus", type=Path, help="store failing compositions in this directory, as JSON")
-    parser.add_argument("--replay", help="run one composition alone: a seed, or a JSON file")
+    parser.add_argument(
+        "--replay", help="run one query alone: seed and number in its family, as in 5017.3, or a JSON file"
+    )
     return parser
+
+
+def _run_family(spark: Any, family: Family) -> tuple[CompositionTally, Failures]:
+    with (
+        tempfile.TemporaryDirectory(prefix="headwater-compose-") as directory,
+        hw.connect(Path(directory) / "warehouse", spark=spark) as wh,
+    ):
+        return run_family(wh, spark.newSession(), family)
 
 
 def _run(spark: Any, composition: Composition) -> CompositionTally:
@@ -81,37 +103,29 @@ def _soak(spark: Any, options: argparse.Namespace) -> int:
     total, wrong = CompositionTally(), []
     ends = time.monotonic() + 60 * options.minutes
     seed = options.seed
-    while time.monotonic() < ends and (not options.queries or seed - options.seed < options.queries):
+    while time.monotonic() < ends and (not options.queries or total.queries < options.queries):
         began = time.monotonic()
-        try:
-            done = _run(spark, random_composition(seed))
-            total.add(done)
-            print(f"seed {seed}: {_outcome(done)}, {time.monotonic() - began:.1f} s", flush=True)
-        except Exception as error:
-            total.queries += 1
-            wrong.append(seed)
-            _report(spark, seed, error, options)
+        done, failures = _run_family(spark, random_family(seed, WIDTH))
+        total.add(done)
+        print(f"family {seed}, {time.monotonic() - began:.1f} s: {done}", flush=True)
+        for composition, error in failures:
+            wrong.append(composition.name.removeprefix("seed "))
+            _report(spark, composition, error, options)
         seed += 1
-    print(f"{total}; wrong: {len(wrong)}, seeds {wrong or 'none'}")
+    print(f"{total}; wrong: {len(wrong)}, {', '.join(wrong) or 'none'}")
     return 1 if wrong else 0
 
 
-def _outcome(done: CompositionTally) -> str:
-    if done.refused or done.invalid:
-        return f"{'refused' if done.refused else 'invalid'}, {', '.join((*done.refused, *done.invalid))}"
-    return f"fine, {done.refreshes} refreshes, {done.changed} changed the table"
-
-
-def _report(spark: Any, seed: int, error: Exception, options: argparse.Namespace) -> None:
-    composition = random_composition(seed)
+def _report(spark: Any, composition: Composition, error: Exception, options: argparse.Namespace) -> None:
     kind = type(error).__name__
-    print(f"seed {seed}: {kind}: {error}", flush=True)
+    print(f"{composition.name}: {kind}: {error}", flush=True)
+    found = f"{kind}, found as {composition.name}"
     if not options.no_shrink:
         composition = shrunk(composition, _fails(spark, type(error)), tries=options.tries)
     directory = options.corpus or Path(tempfile.gettempdir()) / "headwater-compositions"
-    path = directory / f"seed_{seed}.json"
-    save(composition, path, f"{kind}, found with seed {seed}")
-    text = f"seed {seed}, {kind}\n{path.read_text()}replay: python -m tests.soak_compose --replay {path}\n"
+    path = directory / f"{composition.name.replace(' ', '_').replace('.', '_')}.json"
+    save(composition, path, found)
+    text = f"{found}\n{path.read_text()}replay: python -m tests.soak_compose --replay {path}\n"
     print(text, flush=True)
     if options.report:
         with options.report.open("a") as file:
@@ -119,8 +133,7 @@ def _report(spark: Any, seed: int, error: Exception, options: argparse.Namespace
 
 
 def _replay(spark: Any, options: argparse.Namespace) -> int:
-    given = options.replay
-    composition = random_composition(int(given)) if given.isdigit() else load(Path(given))
+    composition = _named(options.replay)
     print(composition.sql)
     try:
         print(_run(spark, composition))
@@ -128,6 +141,14 @@ def _replay(spark: Any, options: argparse.Namespace) -> int:
         print(f"{type(error).__name__}: {error}")
         return 1
     return 0
+
+
+def _named(given: str) -> Composition:
+    seed, _, number = given.partition(".")
+    if not (seed.isdigit() and number.isdigit()):
+        return load(Path(given))
+    family = random_family(int(seed), int(number) + 1)
+    return family.alone(family.members[-1])
 
 
 if __name__ == "__main__":

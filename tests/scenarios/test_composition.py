@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.compositions import Composition, CompositionTally, random_composition, run_composition
+from tests.support.compositions import Composition, CompositionTally, random_family, run_composition, run_family
 from tests.support.corpus import load
 from tests.support.oracle import interpreted
 
@@ -20,8 +20,8 @@ import headwater as hw
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SEEDS = range(12)
-MAINTAINED = 10
+FAMILIES, WIDTH = range(4), 4
+MAINTAINED = 13
 FILES = sorted((Path(__file__).parent / "compositions").glob("*.json"))
 
 
@@ -37,14 +37,17 @@ def _run(spark: SparkSession, path: Path, composition: Composition) -> Compositi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_random_composition_follows(seed: int, spark: SparkSession, tally: CompositionTally, tmp_path: Path) -> None:
-    tally.add(_run(spark, tmp_path, random_composition(seed)))
+@pytest.mark.parametrize("seed", FAMILIES)
+def test_random_compositions_follow(seed: int, spark: SparkSession, tally: CompositionTally, tmp_path: Path) -> None:
+    with hw.connect(tmp_path / "warehouse", spark=spark) as wh:
+        done, failures = run_family(wh, spark.newSession(), random_family(seed, WIDTH))
+    tally.add(done)
+    assert not failures, "\n".join(str(error) for _, error in failures)
 
 
 @pytest.mark.slow
 def test_the_compositions_were_worth_running(tally: CompositionTally) -> None:
-    if tally.queries < len(SEEDS):
+    if tally.queries < WIDTH * len(FAMILIES):
         pytest.skip("counts only when all seeds ran")
     assert tally.maintained >= MAINTAINED, tally
     assert tally.refreshes >= 2.5 * tally.maintained, tally

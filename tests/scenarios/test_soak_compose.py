@@ -12,6 +12,7 @@ from tests.support.compositions import (
     Composition,
     duckdb_results,
     random_composition,
+    random_family,
     row_differences,
 )
 from tests.support.corpus import load, save
@@ -20,8 +21,14 @@ from tests.support.histories import DeleteWhere, Tables
 from tests.support.relations import Filter, Join, Ref, UnresolvedError, depth, require_resolved, walked
 from tests.support.simplify import shrunk, smaller_queries
 
-SEEDS = range(40)
+FAMILIES = range(5)
+WIDTH = 8
 FILES = sorted((Path(__file__).parent / "compositions").glob("*.json"))
+
+
+@pytest.fixture(scope="module")
+def made() -> list[Composition]:
+    return [member for seed in FAMILIES for member in random_family(seed, WIDTH).members]
 
 
 def test_a_seed_is_the_same_composition_for_ever() -> None:
@@ -29,25 +36,37 @@ def test_a_seed_is_the_same_composition_for_ever() -> None:
     assert random_composition(7).sql != random_composition(9).sql
 
 
-def test_many_seeds_cover_every_operator() -> None:
-    made = [random_composition(seed) for seed in SEEDS]
+def test_a_family_shares_tables_and_its_members_can_be_run_alone() -> None:
+    family = random_family(3, 4)
+    assert family == random_family(3, 4)
+    assert family.members[:2] == random_family(3, 2).members
+    assert len({m.sql for m in family.members}) == 4
+    assert all((m.tables, m.steps) == (family.members[0].tables, family.members[0].steps) for m in family.members)
+    for member in family.members:
+        alone = family.alone(member)
+        assert {t.name for t in alone.tables} <= {t.name for t in member.tables}
+        assert list(map(Counter, duckdb_results(alone))) == list(map(Counter, duckdb_results(member)))
+
+
+def test_many_seeds_cover_every_operator(made: list[Composition]) -> None:
     kinds = Counter(type(node).__name__ for c in made if c.query for node in walked(c.query))
     for kind in ("Join", "Lateral", "Explode", "Aggregate", "Distinct", "SetOperation", "Window", "TopK", "With"):
         assert kinds[kind] > 0, kind
     for kind in ("Exists", "Within", "Scalar", "Over", "Values"):
         assert kinds[kind] > 0, kind
     assert {t.keyed for c in made for t in c.tables} == {True, False}
+    assert len({len(c.tables) for c in made}) > 1
     assert max(depth(c.query) for c in made if c.query) >= 6
 
 
-def test_duckdb_answers_and_the_answers_change() -> None:
+def test_duckdb_answers_and_the_answers_change(made: list[Composition]) -> None:
     there = changed = 0
-    for seed in SEEDS:
-        results = [Counter(rows) for rows in duckdb_results(random_composition(seed))]
+    for composition in made:
+        results = [Counter(rows) for rows in duckdb_results(composition)]
         there += sum(map(bool, results))
         changed += sum(a != b for a, b in itertools.pairwise(results))
-    assert there >= 0.85 * 4 * len(SEEDS)
-    assert changed >= 0.65 * 3 * len(SEEDS)
+    assert there >= 0.85 * 4 * len(made)
+    assert changed >= 0.65 * 3 * len(made)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
@@ -62,9 +81,8 @@ def test_duckdb_answers_kept_compositions(file: Path) -> None:
     assert any(a != b for a, b in itertools.pairwise(results))
 
 
-def test_a_composition_comes_back_from_its_file(tmp_path: Path) -> None:
-    for seed in range(12):
-        composition = random_composition(seed)
+def test_a_composition_comes_back_from_its_file(made: list[Composition], tmp_path: Path) -> None:
+    for composition in made[:12]:
         save(composition, tmp_path / "one.json")
         assert load(tmp_path / "one.json") == replace(composition, query=None)
 

@@ -2,6 +2,8 @@
 
 After each step the stream table must hold what the user's own text gives: in plain Spark over the tables' rows, kept in Python, and in
 DuckDB where the text says the same there. Refreshes must be differential.
+
+A *family* is several queries over the same tables, which change once for all of them.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
@@ -34,7 +36,6 @@ from headwater.errors import NotIncrementalError
 from headwater.model.tables import RefreshAction
 from headwater.warehouse import Warehouse
 
-STREAM = "composed"
 STEPS = 3
 TRIES = 6
 ENOUGH = 8
@@ -70,42 +71,61 @@ class Composition:
 
 
 def random_composition(seed: int) -> Composition:
-    """Return the composition of a seed: the same one forever, given the tested version of DuckDB.
+    """Return the composition of a seed: the same one forever, given the tested version of DuckDB."""
+    family = random_family(seed, 1)
+    return family.alone(family.members[0])
 
-    Many queries over few rows give nothing, or always the same. Of several tries the first is taken whose result is there and
-    changes; one seed of eight takes its first try as it comes.
-    """
-    tries = (_drawn(seed, n) for n in range(TRIES))
-    best, most = next(tries), -1
-    if seed % 8 == 0:
-        return best
-    for made in (best, *tries):
-        if (told := _telling(made)) > most:
+
+def _most_telling(tries: Iterator[Composition], telling: Callable[[Composition], int]) -> Composition:
+    """Return the try that shows the most, or the first that shows enough."""
+    best, most = None, -2
+    for made in tries:
+        if (told := telling(made)) > most:
             best, most = made, told
         if most >= ENOUGH:
             break
+    assert best is not None
     return best
 
 
-def _telling(composition: Composition) -> int:
-    """Return how much a run would show: how often the result changes and how often it is there."""
-    try:
-        results = [Counter(rows) for rows in duckdb_results(composition)]
-    except duckdb.Error:
-        return -1
-    if any(r.total() > MOST_ROWS for r in results):
-        return -1
-    return 2 * sum(a != b for a, b in itertools.pairwise(results)) + sum(map(bool, results))
+# families -------------------------------------------------------------------------------------------------------------------
 
 
-def _drawn(seed: int, attempt: int) -> Composition:
-    rng = Random(f"composition {seed} {attempt}")
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Compositions with the same tables, rows and steps. Alone, each needs only the tables that its query reads."""
+
+    members: tuple[Composition, ...]
+
+    def alone(self, member: Composition) -> Composition:
+        """Return a member as a composition of its own."""
+        return member if member.query is None else member.with_tables(tables_in(member.query))
+
+
+def random_family(seed: int, width: int) -> Family:
+    """Return the family of a seed: the same one forever, given the tested version of DuckDB.
+
+    Many queries over few rows give nothing, or always the same. Of several tries the first is taken whose result is there and
+    changes; one member of eight takes its first try as it comes.
+    """
+    rng = Random(f"family {seed}")
     tables = random_tables(rng)
-    query = composed(rng, tables)
     rows = {t.name: random_rows(rng, t, rng.choice((6, 12, 18, 26))) for t in tables}
-    used = tables_in(query)
-    steps = tuple(random_step(rng, tables, used) for _ in range(STEPS))
-    return Composition(f"seed {seed}", tables, rows, steps, spark_text(query), duckdb_text(query), query)
+    steps = tuple(random_step(rng, tables, {t.name for t in tables}) for _ in range(STEPS))
+    with _States(tables, rows, steps) as states:
+        members = []
+        for number in range(width):
+            name = f"seed {seed}.{number}"
+            tries = (_member(name, Random(f"family {seed} {number} {n}"), tables, rows, steps) for n in range(TRIES))
+            members.append(next(tries) if number % 8 == 7 else _most_telling(tries, states.telling))
+    return Family(tuple(members))
+
+
+def _member(
+    name: str, rng: Random, tables: tuple[TableSpec, ...], rows: Mapping[str, tuple[Row, ...]], steps: tuple[Step, ...]
+) -> Composition:
+    query = composed(rng, tables)
+    return Composition(name, tables, rows, steps, spark_text(query), duckdb_text(query), query)
 
 
 # running --------------------------------------------------------------------------------------------------------------------
@@ -172,55 +192,110 @@ def run_composition(wh: Warehouse, spark_plain: Any, composition: Composition) -
 
     `spark_plain` is a session of its own: temporary views with the names of the tables are made in it.
     """
-    with ways_of(crc32(composition.name.encode())):
-        return _Run(wh, spark_plain, composition).run()
+    tally, failures = run_family(wh, spark_plain, Family((composition,)))
+    for _, error in failures:
+        raise error
+    return tally
 
 
-class _Run:
+Failures = list[tuple[Composition, Exception]]
+
+
+def run_family(wh: Warehouse, spark_plain: Any, family: Family) -> tuple[CompositionTally, Failures]:
+    """Run a family in an empty warehouse. A member that fails is not followed any more; the others are."""
+    history = _History(wh, spark_plain, family.members[0])
+    runs = [_Run(history, m, f"composed{i}") for i, m in enumerate(family.members)]
+    total, failures = CompositionTally(), Failures()
+    history.show()
+    for number, step in enumerate(((), *family.members[0].steps)):
+        if step:
+            history.change(step)
+        for run in runs:
+            if run.is_over:
+                continue
+            try:
+                with ways_of(crc32(run.composition.name.encode())):
+                    run.go_on(number)
+            except Exception as error:
+                run.is_over = True
+                failures.append((family.alone(run.composition), error))
+    history.close()
+    for run in runs:
+        total.add(run.tally)
+    return total, failures
+
+
+class _History:
+    """The tables of a family while they change: in a warehouse, as views of plain Spark, and in DuckDB."""
+
     def __init__(self, wh: Warehouse, spark_plain: Any, composition: Composition) -> None:
         self.wh = wh
         self.spark = spark_plain
-        self.composition = composition
-        self.tally = CompositionTally(queries=1)
         self.tables = Tables(composition.tables, wh)
-        self.contents: Counter[tuple[Any, ...]] = Counter()
+        self.tables.fill(composition.rows)
+        self.duckdb = DuckDB()
 
-    def run(self) -> CompositionTally:
-        self.tables.fill(self.composition.rows)
-        try:
-            expected = self._expected()
-            self.wh.create_stream_table(STREAM, self.composition.sql, refresh_mode="DIFFERENTIAL")
-            self._check(0, expected)
-            for number, step in enumerate(self.composition.steps, 1):
-                self._follow(number, step)
-        except _InvalidError as error:
-            self.tally.invalid[str(error)] += 1
-        except NotIncrementalError as error:
-            self.tally.refused[refusal(error)] += 1
-        else:
-            self.tally.maintained = 1
-        return self.tally
-
-    def _follow(self, number: int, step: Step) -> None:
+    def change(self, step: Step) -> None:
         for change in step:
             self.tables.change(change)
+        self.show()
+
+    def show(self) -> None:
+        """Let the oracles see the rows of now."""
+        rows = self.tables.arrow()
+        self.duckdb.take(rows)
+        for name, table in rows.items():
+            frame = self.spark.createDataFrame(table, self.tables.models[name].spec.ddl)
+            frame.createOrReplaceTempView(name)
+
+    def close(self) -> None:
+        self.duckdb.close()
+
+
+class _Run:
+    """One query of a family."""
+
+    def __init__(self, history: _History, composition: Composition, stream: str) -> None:
+        self.history = history
+        self.wh = history.wh
+        self.composition = composition
+        self.stream = stream
+        self.tally = CompositionTally(queries=1)
+        self.contents: Counter[tuple[Any, ...]] = Counter()
+        self.is_over = False
+
+    def go_on(self, step: int) -> None:
+        """Create the stream table, or refresh it after a step, and look at what it holds."""
+        try:
+            if step == 0:
+                expected = self._expected()
+                self.wh.create_stream_table(self.stream, self.composition.sql, refresh_mode="DIFFERENTIAL")
+                self.tally.maintained = 1
+                self._check(0, expected)
+            else:
+                self._follow(step)
+        except _InvalidError as error:
+            self.tally.maintained, self.is_over = 0, True
+            self.tally.invalid[str(error)] += 1
+        except NotIncrementalError as error:
+            self.tally.maintained, self.is_over = 0, True
+            self.tally.refused[refusal(error)] += 1
+
+    def _follow(self, step: int) -> None:
         expected = self._expected()
         before, version = self.contents, self.wh.version
-        self._refresh(number)
-        self._check(number, expected)
-        self._check_changes(number, before, version)
+        self._refresh(step)
+        self._check(step, expected)
+        self._check_changes(step, before, version)
 
     def _expected(self) -> Rows:
-        for name, rows in self.tables.arrow().items():
-            frame = self.spark.createDataFrame(rows, self.tables.models[name].spec.ddl)
-            frame.createOrReplaceTempView(name)
         try:
-            return _fetched(self.spark.sql(self.composition.sql))
+            return _fetched(self.history.spark.sql(self.composition.sql))
         except PySparkException as error:
             raise _InvalidError(error.getCondition() or type(error).__name__) from error
 
     def _refresh(self, step: int) -> None:
-        report = self.wh.refresh(STREAM)
+        report = self.wh.refresh(self.stream)
         if report.action is RefreshAction.NO_DATA:
             self.tally.idle += 1
         elif report.action is RefreshAction.DIFFERENTIAL:
@@ -230,7 +305,7 @@ class _Run:
             raise WrongCompositionError(f"the refresh was {report.action.value}", self.composition, step, str(report))
 
     def _check(self, step: int, expected: Rows) -> None:
-        found = _fetched(self.wh.table(STREAM))
+        found = _fetched(self.wh.table(self.stream))
         self.contents = Counter(found)
         self.tally.nonempty += bool(found)
         if wrong := row_differences(expected, found):
@@ -245,7 +320,7 @@ class _Run:
     def _check_changes(self, step: int, before: Counter[tuple[Any, ...]], version: int) -> None:
         """Require that the change rows are what the contents changed by: a key may hide a row that is deleted twice."""
         total = Counter(before)
-        for *row, action in _fetched(self.wh.changes(STREAM, version)):
+        for *row, action in _fetched(self.wh.changes(self.stream, version)):
             total[tuple(row)] += 1 if action == "I" else -1
         wrong = {row: n - self.contents[row] for row, n in total.items() if n != self.contents[row]}
         if wrong:
@@ -257,8 +332,7 @@ class _Run:
         if self.composition.duckdb is None:
             return None
         try:
-            with DuckDB() as oracle:
-                return oracle.rows(self.composition.duckdb, self.tables.arrow())
+            return self.history.duckdb.answer(self.composition.duckdb)
         except duckdb.Error:
             return None
 
@@ -281,30 +355,59 @@ class DuckDB:
     def __init__(self) -> None:
         self.connection = duckdb.connect(config={"threads": 1})
 
-    def __enter__(self) -> DuckDB:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.connection.close()
 
-    def rows(self, text: str, tables: Mapping[str, pa.Table]) -> Rows:
-        """Return what a query gives over these tables. They are copied: not every filter can be pushed into Arrow."""
+    def take(self, tables: Mapping[str, pa.Table]) -> None:
+        """Take over the rows of tables. They are copied: not every filter can be pushed into Arrow."""
         for name, rows in tables.items():
             self.connection.register("incoming", rows)
             self.connection.execute(f"CREATE OR REPLACE TABLE {name} AS FROM incoming")
+
+    def answer(self, text: str) -> Rows:
         return _plain(self.connection.execute(text).fetchall())
+
+
+class _States:
+    """DuckDB with the tables as they are at first, and others as they are after each step."""
+
+    def __init__(self, specs: Sequence[TableSpec], rows: Mapping[str, Sequence[Row]], steps: Sequence[Step]) -> None:
+        self._states: list[DuckDB] = []
+        tables = Tables(specs)
+        tables.fill(rows)
+        for step in ((), *steps):
+            for change in step:
+                tables.change(change)
+            self._states.append(DuckDB())
+            self._states[-1].take(tables.arrow())
+
+    def __enter__(self) -> _States:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for state in self._states:
+            state.close()
+
+    def answers(self, composition: Composition) -> Iterator[Rows]:
+        assert composition.duckdb is not None
+        for state in self._states:
+            yield state.answer(composition.duckdb)
+
+    def telling(self, composition: Composition) -> int:
+        """Return how much a run would show: how often the result changes and how often it is there."""
+        try:
+            results = [Counter(rows) for rows in self.answers(composition)]
+        except duckdb.Error:
+            return -1
+        if any(r.total() > MOST_ROWS for r in results):
+            return -1
+        return 2 * sum(a != b for a, b in itertools.pairwise(results)) + sum(map(bool, results))
 
 
 def duckdb_results(composition: Composition) -> Iterator[Rows]:
     """Yield what DuckDB makes of the query at first, and after each step."""
-    assert composition.duckdb is not None
-    tables = Tables(composition.tables)
-    tables.fill(composition.rows)
-    with DuckDB() as oracle:
-        for step in ((), *composition.steps):
-            for change in step:
-                tables.change(change)
-            yield oracle.rows(composition.duckdb, tables.arrow())
+    with _States(composition.tables, composition.rows, composition.steps) as states:
+        yield from states.answers(composition)
 
 
 def _fetched(frame: Any) -> Rows:
