@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 from tests.support.stories import Story
+from tests.support.ways import ways_of
 
 ORDERS = "id BIGINT, customer BIGINT, amount INT"
 CUSTOMERS = "id BIGINT, name STRING"
@@ -400,6 +401,39 @@ def test_rows_that_appear_and_vanish_between_two_refreshes_leave_no_trace(story:
     story.change("DELETE FROM customers WHERE id = 1", "INSERT INTO customers VALUES (1, 'Amy')")
     story.change("UPDATE orders SET customer = 1 WHERE id = 11", "UPDATE orders SET customer = 2 WHERE id = 11")
     assert s.refreshed() == [(10, "Amy", 5), (11, "Bob", 7)]
+    story.verified()
+
+
+def test_keys_that_a_collation_calls_equal_are_two(story: Story) -> None:
+    text = "STRING COLLATE UTF8_LCASE"
+    story.table("words", f"id BIGINT, word {text}", [(1, "a"), (2, "b")], key="id")
+    story.table("spellings", f"word {text}, n INT", [("a", 1), ("A", 2)], key="word")
+    s = story.stream("SELECT w.id, s.n FROM words w JOIN spellings s ON w.word = s.word")
+    assert s.rows() == [(1, 1), (1, 2)]
+    with ways_of(1):  # rows of base and tail are told apart by their key
+        story.change("UPDATE spellings SET n = 3 WHERE n = 2", "INSERT INTO words VALUES (3, 'A')")
+        assert s.refreshed() == [(1, 1), (1, 3), (3, 1), (3, 3)]
+        story.change("DELETE FROM spellings WHERE n = 1", "UPDATE words SET word = 'a' WHERE id = 2")
+        assert s.refreshed() == [(1, 3), (2, 3), (3, 3)]
+        story.verified()
+
+
+def test_two_columns_of_a_windowed_input_are_equal_to_one(story: Story) -> None:
+    story.table("picks", "id BIGINT, x INT", [(1, 1), (2, 2), (3, 2)], key="id")
+    story.table("cells", "id BIGINT, x INT, y INT", [(1, 1, 1), (2, 2, 2), (3, 1, 2)], key="id")
+    counted = "(SELECT x, y, count(*) OVER (PARTITION BY x, y) AS n FROM cells)"
+    s = story.stream(f"SELECT p.id, g.n FROM picks p JOIN {counted} g ON p.x = g.x AND p.x = g.y")
+    computed = story.stream(
+        f"SELECT p.id, g.n FROM picks p JOIN {counted} g ON p.x + 1 = g.x AND p.x + 1 = g.y", "computed"
+    )
+    assert s.rows() == [(1, 1), (2, 1), (3, 1)]
+    assert computed.rows() == [(1, 1)]
+    story.change("INSERT INTO cells VALUES (4, 2, 2)", "UPDATE picks SET x = 1 WHERE id = 3")
+    assert s.refreshed() == [(1, 1), (2, 2), (2, 2), (3, 1)]
+    assert computed.refreshed() == [(1, 2), (1, 2), (3, 2), (3, 2)]
+    story.change("UPDATE cells SET y = 1 WHERE id = 3", "DELETE FROM cells WHERE id = 2")
+    assert s.refreshed() == [(1, 2), (1, 2), (2, 1), (3, 2), (3, 2)]
+    assert computed.refreshed() == [(1, 1), (3, 1)]
     story.verified()
 
 

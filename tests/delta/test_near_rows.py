@@ -205,3 +205,22 @@ def test_columns_compared_with_each_other_in_a_table_without_changes(story: Stor
     story.change("UPDATE items SET done = DATE '2024-03-01' WHERE id = 2")
     assert s.refreshed() == [("low", 2)]
     story.verified()
+
+
+def test_two_limits_on_a_collated_column_are_not_compared_byte_by_byte(story: Story) -> None:
+    text = "STRING COLLATE UTF8_LCASE"
+    story.table("a", f"id BIGINT, x {text}", [(2, "none")], key="id")
+    story.table("b", f"id BIGINT, y {text}, kind INT", [(1, "abc", 3), (2, "xyz", 3)], key="id")
+    story.table("c", f"id BIGINT, z {text}", [(0, "none yet")], key="id")
+    story.change(
+        "INSERT INTO c SELECT id + 1, CASE WHEN id IN (17, 4711) THEN 'aBC' ELSE concat('c', id) END "
+        "FROM (SELECT explode(sequence(0, 5999)) AS id)"
+    )
+    s = story.stream(
+        "SELECT a.id, b.id AS b, c.id AS c FROM a JOIN b ON a.x = b.y JOIN c ON b.y = c.z WHERE b.kind = 3"
+    )
+    story.change("INSERT INTO a VALUES (1, 'ABC')")
+    assert s.refreshed() == [(1, 1, 18), (1, 1, 4712)]
+    story.change("UPDATE c SET z = 'ABc' WHERE id = 1", "DELETE FROM c WHERE id = 18")
+    assert s.refreshed() == [(1, 1, 1), (1, 1, 4712)]
+    story.verified()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.plan.expressions import Call, ColumnRef, Expression, Literal
-from headwater.plan.where import Comparison, Kind, Where, wheres
+from headwater.plan.where import Comparison, Kind, Where, exactly, wheres
 
 NAMES = {
     1: ("a", "INT"),
@@ -23,8 +23,9 @@ NAMES = {
     13: ("bin", "BINARY"),
     14: ("unknown", ""),
     15: ("n", "STRUCT<i: INT>"),
+    16: ("flag", "BOOLEAN"),
 }
-A, B, BIG, TINY, S, T, D, E, LOWER, X, PRICE, AT, BIN, UNKNOWN, N = (ColumnRef(i) for i in NAMES)
+A, B, BIG, TINY, S, T, D, E, LOWER, X, PRICE, AT, BIN, UNKNOWN, N, FLAG = (ColumnRef(i) for i in NAMES)
 ELSEWHERE = ColumnRef(99)
 """A column of another table."""
 
@@ -56,6 +57,22 @@ def read(*conditions: Expression) -> tuple[Where, ...]:
 
 FIVE = compared(A, "=", Literal("5"))
 IS_FIVE = Where("a", Comparison.EQUAL, Kind.INTEGER, (5,))
+
+
+# a column that is a condition ---------------------------------------------------------------------------------------------------
+
+
+def test_a_column_may_be_a_condition() -> None:
+    holds = Where("flag", Comparison.EQUAL, Kind.BOOLEAN, (1,))
+    assert read(FLAG) == (holds,)
+    assert read(both(FLAG, FIVE)) == (holds, IS_FIVE)
+    assert read(Call("not", (FLAG,), "(NOT {0})")) == ()
+    assert read(A, ELSEWHERE) == ()
+
+
+def test_only_a_condition_that_is_a_column_is_known_exactly() -> None:
+    assert exactly(FLAG, NAMES) == read(FLAG)
+    assert exactly(A, NAMES) == exactly(FIVE, NAMES) == exactly(like(S, "'a_%'"), NAMES) == ()
 
 
 # what is understood -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.plan.where import Comparison, Kind, Where
-from headwater.store.where import columns_of, rows_where
+from headwater.store.where import are_judged, columns_of, rows_where
 
 ORDERED = {
     Comparison.EQUAL: [2],
@@ -39,6 +39,18 @@ def integer(test: Comparison, *values: int) -> Where:
 
 def day(number: int) -> date:
     return date(2024, 2, 26 + number)
+
+
+# a column that is a condition ----------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_kept_where_a_column_is_true() -> None:
+    where = Where("x", Comparison.EQUAL, Kind.BOOLEAN, (1,))
+    assert kept([True, None, False, True], pa.bool_(), where) == [True, True]
+    assert kept([1, 0], pa.int32(), where) == [1, 0]
+    assert columns_of([where]) == ["x"]
+    assert are_judged(pa.table({"x": [True]}), [where])
+    assert not are_judged(pa.table({"x": [1]}), [where])
 
 
 # constants --------------------------------------------------------------------------------------------------------------------

@@ -323,11 +323,15 @@ def _old_rows(old: Operator, design: _Design, flag: Column, paired: Column, need
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
-    """One row for each changed group: its new values, the old ones that were asked for, and whether it has to be read again."""
+    """One row for each group: its new values, the old ones that were asked for, whether it has to be read again.
+
+    `touched`: whether any change is the group's. The others come where the whole state was given.
+    """
 
     rows: Operator
     groups: tuple[Column, ...]
     existed: Column
+    touched: Column
     olds: dict[int, Column]
     news: dict[int, Column]
     exists: Expression
@@ -372,7 +376,7 @@ def _merged(
     place = dict(zip(read, merged_args, strict=True))
     old_of = {c.id: o for c, o in zip(design.values, olds, strict=True)}
 
-    existed = ctx.fresh("existed", "BOOLEAN")
+    existed, touched = ctx.fresh("existed", "BOOLEAN"), ctx.fresh("touched", "BOOLEAN")
     kept_old = {c.id: ctx.again(c) for c in design.values}
     calls: list[NamedAggregate] = []
     new_of: dict[int, Expression] = {}
@@ -400,6 +404,7 @@ def _merged(
     olds_kept = {i: c for i, c in kept_old.items() if with_old or c.id in wanted}
     if with_old:
         calls.append(NamedAggregate(existed, AggregateCall("bool_or", (ColumnRef(is_old.id),), "bool_or({0})")))
+        calls.append(NamedAggregate(touched, AggregateCall("bool_or", (ColumnRef(is_old.id),), "bool_or(NOT {0})")))
     calls += [NamedAggregate(c, _only(ColumnRef(old_of[i].id), c.type)) for i, c in olds_kept.items()]
     grouped = Aggregate(rows, groups, tuple(calls))
 
@@ -408,7 +413,7 @@ def _merged(
         grouped,
         (
             *(Named.same(g) for g in groups),
-            *((Named.same(existed), *(Named.same(o) for o in kept_old.values())) if with_old else ()),
+            *((Named.same(c) for c in (existed, touched, *kept_old.values())) if with_old else ()),
             *(Named(news[c.id], call(f"CAST({{0}} AS {c.type})", new_of[c.id])) for c in design.values),
         ),
     )
@@ -422,7 +427,7 @@ def _merged(
         suspect = call(" OR ".join(f"{{{i}}}" for i in range(len(flags))), *flags)
         suspect = call("(coalesce({0}, true) AND {1} > 0)", suspect, count)
     exists = call("({0} > 0)", count) if op.groups else Literal("true")
-    return _Merged(merged, groups, existed, kept_old, news, exists, suspect)
+    return _Merged(merged, groups, existed, touched, kept_old, news, exists, suspect)
 
 
 def _only(value: Expression, type_: str) -> AggregateCall:
@@ -465,7 +470,7 @@ def _as_pairs(
         "(" + " AND ".join(f"{{{2 * i}}} <=> {{{2 * i + 1}}}" for i in range(len(design.values))) + ")",
         *(ColumnRef(x.id) for c in design.values for x in (olds[c.id], news[c.id])),
     )
-    changed = call("(NOT {0} OR {1})", same, suspect)
+    changed = call("({0} AND (NOT {1} OR {2}))", ColumnRef(made.touched.id), same, suspect)
     keep = ctx.fresh("keep", "BOOLEAN", nullable=False)
     both = call("({0} AND {1})", was, exists)
     group_refs = [ColumnRef(g.id) for g in made.groups]

@@ -182,12 +182,12 @@ class _Walk:
             return side
         self._materialise()
         keyed, keys = computed(self.tree, [e for _, e, _ in wanted], self.ctx)
+        distinct = tuple(dict.fromkeys(keys))  # several columns may be equal to one
         if keyed is not self.tree:
-            stage = self.ctx.rows("keys", (Term(self.drivers, narrowed(keyed, keys)),), keys)
-            keyed = stage
+            keyed = self.ctx.rows("keys", (Term(self.drivers, narrowed(keyed, distinct)),), distinct)
         pairs = [Pair(c, k, null_safe=safe) for (c, _, safe), k in zip(wanted, keys, strict=True)]
-        fresh = {k.id: self.ctx.again(k) for k in keys}
-        renamed = Project(keyed, tuple(Named(fresh[k.id], ColumnRef(k.id)) for k in keys))
+        fresh = {k.id: self.ctx.again(k) for k in distinct}
+        renamed = Project(keyed, tuple(Named(fresh[k.id], ColumnRef(k.id)) for k in distinct))
         pairs = [Pair(p.column, fresh[p.key.id], p.null_safe) for p in pairs]
         return restricted(side, renamed, pairs)
 

@@ -48,6 +48,8 @@ from headwater.plan.operators import (
 )
 from headwater.plan.printer import BROADCAST_HINT, BROADCAST_LEFT_HINT
 
+_FLIPS = "({0} > 0) <> ({1} > 0)"
+
 
 @dataclass(frozen=True, slots=True)
 class Key:
@@ -217,9 +219,13 @@ class Meeting:
         distinct = tuple({c.id: c for c in columns}.values())
         counted = Aggregate(rows, distinct, calls)
         fresh = {c.id: self.ctx.again(c) for c in (*distinct, *sums)}
-        renamed = Project(counted, tuple(Named(fresh[c.id], ColumnRef(c.id)) for c in (*distinct, *sums)))
+        flips = self.ctx.fresh("flips", "BOOLEAN", nullable=False)
+        items = [Named(fresh[c.id], ColumnRef(c.id)) for c in (*distinct, *sums)]
+        items.append(Named(flips, call(_FLIPS, *(ColumnRef(s.id) for s in sums))))
+        renamed = Project(counted, tuple(items))
         stage = self.ctx.rows("match", (Term(self.drivers, renamed),), renamed.output)
-        return Matched(self, stage, tuple(fresh[c.id] for c in columns), (fresh[sums[0].id], fresh[sums[1].id]), None)
+        counts = fresh[sums[0].id], fresh[sums[1].id]
+        return Matched(self, stage, tuple(fresh[c.id] for c in columns), counts, flips, None)
 
     def _by_row(self, near_right: Operator) -> Matched:
         """Count for each candidate: a change of the left side, or a left row of now that meets a change of the right side."""
@@ -257,7 +263,7 @@ class Meeting:
         )
         counted = Aggregate(joined, (fresh[number.id],), calls)
         stage = self.ctx.rows("match", (Term((stage_place(candidates.name),), counted),), counted.output)
-        return Matched(self, stage, (fresh[number.id],), (sums[0], sums[1]), (candidates, number, is_state))
+        return Matched(self, stage, (fresh[number.id],), (sums[0], sums[1]), None, (candidates, number, is_state))
 
 
 def _replaced(expression: Expression, columns: dict[int, Column]) -> Expression:
@@ -273,12 +279,16 @@ def _drivers(changes: Operator | None, delta: Delta) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Match counts by key, or by candidate row; `counts` are the columns with the numbers before and after."""
+    """Match counts by key, or by candidate row; `counts` are the columns with the numbers before and after.
+
+    `flips`: the column that says whether the answer changes; counts by row have none.
+    """
 
     meeting: Meeting
     rows: Operator
     keys: tuple[Column, ...]
     counts: tuple[Column, Column]
+    flips: Column | None
     candidates: tuple[Operator, Column, Column] | None
 
     @property
@@ -303,9 +313,9 @@ class Matched:
     def flipped(self, also: str = "") -> Delta:
         """Return the left rows of now whose answer changes, beside their counts; `also`: or for which this holds of {0}, {1}."""
         m = self.meeting
-        changed = call(
-            "({0} > 0) <> ({1} > 0)" + (f" OR {also}" if also else ""), *(ColumnRef(c.id) for c in self.counts)
-        )
+        changed: Expression = call(f"{_FLIPS} OR {also}" if also else _FLIPS, *(ColumnRef(c.id) for c in self.counts))
+        if self.flips is not None and not also:
+            changed = ColumnRef(self.flips.id)
         if self.candidates is not None:
             return (self._candidate_rows("{0}").over(lambda tree: Filter(tree, changed)),)
         if m.right.changes is None and not also:

@@ -29,6 +29,7 @@ from headwater.plan.operators import (
     Window,
     walk_operators,
 )
+from headwater.plan.unique import is_collated
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +149,20 @@ def _keyed_join(op: Join, key_of: Callable[[str], SourceKey], ids: _Ids) -> tupl
     assert isinstance(joined, Join)
     keys, _ = split(joined)
     met = {k.right.id for k in keys if isinstance(k.right, ColumnRef)}
-    if op.kind in (JoinKind.INNER, JoinKind.LEFT) and {c.id for c in right_key} <= met:
+    if op.kind in (JoinKind.INNER, JoinKind.LEFT) and _is_met_once(right_key, met):
         return _reordered(joined, op.output), left_key
     met = {k.left.id for k in keys if isinstance(k.left, ColumnRef)}
-    if op.kind is JoinKind.INNER and {c.id for c in left_key} <= met:
+    if op.kind is JoinKind.INNER and _is_met_once(left_key, met):
         return _reordered(joined, op.output), right_key
     both = (*left_key, *right_key)
     if op.kind is not JoinKind.INNER:
         both = tuple(replace(c, nullable=True) for c in both)
     return _reordered(joined, op.output), both
+
+
+def _is_met_once(key: tuple[Column, ...], met: set[int]) -> bool:
+    """Say whether equality on the columns in `met` finds one row of this key at most."""
+    return {c.id for c in key} <= met and not any(is_collated(c) for c in key)
 
 
 def _reordered(op: Operator, first: tuple[Column, ...]) -> Operator:

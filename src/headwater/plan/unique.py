@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headwater.plan.expressions import ColumnRef
+from headwater.plan.expressions import Column, ColumnRef
 from headwater.plan.operators import Aggregate, Filter, Join, JoinKind, Operator, Project, Scan, SemiJoin, Top, Window
 
 _LEFT_ROWS_ONCE = (JoinKind.SEMI, JoinKind.ANTI, JoinKind.EXISTENCE, JoinKind.SINGLE)
+
+
+def is_collated(column: Column) -> bool:
+    """Say whether values of a column may be equal and yet not the same. Keys of tables tell the same from others."""
+    return "COLLATE" in column.type
 
 
 def unique_keys(op: Operator, key_of: Callable[[str], tuple[str, ...]]) -> tuple[frozenset[int], ...]:
@@ -19,7 +24,11 @@ def unique_keys(op: Operator, key_of: Callable[[str], tuple[str, ...]]) -> tuple
         case Scan():
             names = {n: c.id for c, n in zip(op.columns, op.names, strict=True)}
             key = key_of(op.table)
-            return (frozenset(names[k] for k in key),) if key and all(k in names for k in key) else ()
+            if not key or any(k not in names for k in key):
+                return ()
+            if any(is_collated(c) for c, n in zip(op.columns, op.names, strict=True) if n in key):
+                return ()
+            return (frozenset(names[k] for k in key),)
         case Filter() | SemiJoin() | Window() | Top():
             return unique_keys(op.inputs[0], key_of)
         case Project():

@@ -1,4 +1,4 @@
-"""Conditions that can be judged without Spark: a column compared with constants, or with another column of the same row.
+"""Conditions that can be judged without Spark: a column that is one, compared with constants, or with another column of the row.
 
 They are read off the filters above a table and travel with its scan, so that rows which a filter drops anyway need not be handed to
 Spark, and their keys need not be followed into other tables: of fifty thousand changed parts, fifty have the brand that is asked for.
@@ -46,12 +46,13 @@ class Kind(Enum):
     INTEGER = "integer"
     TEXT = "text"
     DATE = "date"
+    BOOLEAN = "boolean"
     COLUMN = "column"
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A condition on column `name`. `values` are constants (dates as text), or the name of another column."""
+    """A condition on column `name`. `values` are constants (dates as text, TRUE as 1), or the name of another column."""
 
     name: str
     test: Comparison
@@ -85,7 +86,17 @@ def wheres(conditions: Iterable[Expression], names: Names) -> tuple[Where, ...]:
     return tuple(dict.fromkeys(w for c in conditions for part in conjuncts(c) for w in _read(part, names)))
 
 
+def exactly(condition: Expression, names: Names) -> tuple[Where, ...]:
+    """Return what says the same as a condition that is a column; nothing for others."""
+    return tuple(_read(condition, names)) if isinstance(condition, ColumnRef) else ()
+
+
 def _read(condition: Expression, names: Names) -> Iterator[Where]:
+    if isinstance(condition, ColumnRef):
+        name, type_ = names.get(condition.id, ("", ""))
+        if type_ == "BOOLEAN":
+            yield Where(name, Comparison.EQUAL, Kind.BOOLEAN, (1,))
+        return
     if not isinstance(condition, Call):
         return
     args = condition.args

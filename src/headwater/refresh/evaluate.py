@@ -41,6 +41,9 @@ _BROADCAST_ROWS = 2_000_000
 _COLLECTED_ROWS = 200_000
 _GATHERED_ROWS = 200_000
 _MANY_GROUPS = 4_000
+_SMALL_STATE = 1_000
+"""So few groups are all merged with the changes of few rows: to find out first which of them change would be a query of its own."""
+_SMALL_CHANGE = 20_000
 
 
 @dataclass(slots=True)
@@ -69,11 +72,15 @@ class _Changed:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """The changed groups of a stage: how many rows there are at most, their bounds, and the groups themselves if they are few."""
+    """The changed groups of a stage: how many rows there are at most, their bounds, and the groups themselves if they are few.
+
+    `old`: the state of at least these groups, if it was read to find out.
+    """
 
     count: int
     bounds: dict[str, Bound]
     groups: pa.Table | None
+    old: pa.Table | None = None
 
     @property
     def most(self) -> int:
@@ -184,7 +191,12 @@ class Evaluation:
     # rows -------------------------------------------------------------------------------------------------------------------
 
     def _run_rows(self, stage: RowsText, given: RefreshInput) -> None:
-        """Compute rows that later texts read."""
+        """Compute rows that later texts read; of rows at hand the driver chooses some itself."""
+        if stage.chosen is not None and self._places.is_live(stage.rows):
+            rows = self._places.rows_where(stage.chosen)
+            if rows is not None:
+                self._show(stage.name, rows, stage.rows.fields())
+                return
         text = self._places.live_text(stage.rows, given)
         if text is not None and stage.weight:
             text = self._netted(text, stage.rows, stage.weight)
@@ -248,11 +260,12 @@ class Evaluation:
         if keys.count == 0:
             self._publish_empty(stage)
             return
-        found = None
+        found = keys.old
         if keys.groups is not None:
             found = rows_of_keys(self._reader, self._layout, state, given.version, keys.groups)
         if found is not None:
-            delta = stage.delta_of_many if keys.most > _MANY_GROUPS else stage.delta_of_few
+            is_many = keys.most > _MANY_GROUPS and keys.old is None
+            delta = stage.delta_of_many if is_many else stage.delta_of_few
             old = self._places.read_back(found, state.table.schema.fields)
         else:
             delta = stage.delta
@@ -279,9 +292,12 @@ class Evaluation:
         direct = self._groups_of_changes(stage, names, given)
         if direct is not None:
             expected = (total + sum(self._stage_rows.values())) * stage.keys.fanout
-            self._places.counts[stage_place(stage.keys_name)] = expected
-            self._places.relations["stage", stage.keys_name] = f"({text})"
+            self._inline(stage, text, expected)
             return _Keys(expected, column_bounds(direct, names), direct)
+        whole = self._small_state(stage, given)
+        if whole is not None:
+            self._inline(stage, text, self._places.filled_rows)
+            return _Keys(self._places.filled_rows, {}, None, whole)
         self._materialise(stage.keys_name, stage.keys, text)
         count = self._places.counts[stage_place(stage.keys_name)]
         columns = [n for n, _ in stage.keys.columns[: stage.groups]]
@@ -290,6 +306,19 @@ class Evaluation:
             return _Keys(count, {}, None)
         groups = _unique(table.rename_columns(names))
         return _Keys(count, column_bounds(groups, names), groups)
+
+    def _inline(self, stage: StageText, text: str, rows: int) -> None:
+        """Let the text that merges the changes compute them itself."""
+        self._places.counts[stage_place(stage.keys_name)] = rows
+        self._places.relations["stage", stage.keys_name] = f"({text})"
+
+    def _small_state(self, stage: StageText, given: RefreshInput) -> pa.Table | None:
+        """Return the whole state if it is small and so are the changes."""
+        state = given.states[stage.name]
+        is_small = state.table.row_count <= _SMALL_STATE and self._places.filled_rows <= _SMALL_CHANGE
+        if stage.always_rescan or not is_small:
+            return None
+        return self._reader.few(state, given.version, state.table.schema.fields)
 
     def _groups_of_changes(self, stage: StageText, names: Sequence[str], given: RefreshInput) -> pa.Table | None:
         if len(self._changes) != 1 or stage.always_rescan or not stage.is_direct:

@@ -31,10 +31,11 @@ from headwater.plan.operators import At, Between, Near, Via
 from headwater.plan.printer import BROADCAST_HINT, BROADCAST_LEFT_HINT
 from headwater.plan.where import Where
 from headwater.refresh.template import LoopText, Read, RowsText, StageText, Template, Text, filled, places
+from headwater.store.columns import has_plain_equality
 from headwater.store.layout import Bound, column_bounds, files_within, write_parquet
 from headwater.store.near import rows_between, rows_near
 from headwater.store.reading import Reader, Source
-from headwater.store.where import columns_of, rows_where
+from headwater.store.where import are_judged, columns_of, rows_where
 from headwater.store.writing import Writer
 
 _MET_ROWS = 300_000
@@ -91,7 +92,7 @@ class Places:
 
     `relations` are what stands after FROM by kind and name, `counts` the rows of drivers, `at_hand` those that the driver holds,
     `files` where others are, `change_rows` changes with their weights, `kept_rows` how many rows of a state are read, `new_states` the
-    states of aggregates with what this refresh does to them.
+    states of aggregates with what this refresh does to them, `filled_rows` the rows of the largest input of the last text.
     """
 
     def __init__(self, worker: Worker, reader: Reader, writer: Writer, local_rows: int, stack: ExitStack) -> None:
@@ -107,6 +108,7 @@ class Places:
         self.new_states: dict[str, Source] = {}
         self.kept_rows: dict[str, int] = {}
         self.change_rows: dict[str, tuple[pa.Table, tuple[Field, ...]]] = {}
+        self.filled_rows = 0
         self._scans: dict[tuple[Read, tuple[tuple[str, Bound], ...]], tuple[str, int]] = {}
         self._near_rows: dict[_Way, _NearRows | None] = {}
         self._reached: dict[_Reach, pa.Table | None] = {}
@@ -135,6 +137,15 @@ class Places:
         """The places that have rows."""
         return frozenset(p for p, n in self.counts.items() if n)
 
+    def is_live(self, text: Text) -> bool:
+        """Say whether a text can have rows."""
+        return bool(text.live(self._live))
+
+    def rows_where(self, read: Read) -> pa.Table | None:
+        """Return the rows of a stage for which the conditions of `read` hold, if there are not too many for the driver."""
+        rows = self.rows_at_hand(stage_place(read.name), read.columns)
+        return None if rows is None or not are_judged(rows, read.where) else rows_where(rows, read.where)
+
     def live_text(self, text: Text, given: RefreshInput) -> str | None:
         """Return the terms that can have rows, filled, with Spark shaped for what they read; None if there are none."""
         live = text.live(self._live)
@@ -154,7 +165,8 @@ class Places:
             i: self._scan(r, given) if r.kind in ("old", "new") else self._relation(r)
             for i, r in self._reads(text, sql)
         }
-        self._worker.size_for(max([met, *(rows for _, rows in shown.values())]))
+        self.filled_rows = max([met, *(rows for _, rows in shown.values())])
+        self._worker.size_for(self.filled_rows)
         return filled(sql, lambda kind, name, i: shown[i][0])
 
     def _reads(self, text: Text, sql: str) -> list[tuple[int, Read]]:
@@ -337,6 +349,8 @@ class Places:
     def _key_values(self, near: Near, table: Table, given: RefreshInput) -> pa.Array | None:
         """Return the values that a column has to meet, each once; None if some of them are not known, or too many."""
         (field,) = fields_of(table, [near.name])
+        if not has_plain_equality(field.type):
+            return None
         type_ = arrow_schema([field]).field(0).type
         found = []
         for values in self._met_values(near, given):

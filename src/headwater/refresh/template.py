@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headwater.delta.context import AnyStage, Delta, LoopStage, RowsStage, StateStage, Term, changes_place
@@ -20,12 +20,12 @@ from headwater.delta.program import Program, fused_result
 from headwater.errors import CatalogCorruptError
 from headwater.model.schema import Field, TableSchema
 from headwater.plan.expressions import Column
-from headwater.plan.operators import At, Between, Expand, Near, Operator, Scan, Side, Stage, Union, Via
+from headwater.plan.operators import At, Between, Expand, Filter, Near, Operator, Scan, Side, Stage, Union, Via
 from headwater.plan.printer import branch_sql
 from headwater.plan.simplify import simplified
-from headwater.plan.where import Comparison, Kind, Where
+from headwater.plan.where import Comparison, Kind, Where, exactly
 
-FORMAT = 5
+FORMAT = 6
 _PLACE = re.compile(r"<<(changes|old|new|kept|stage):([^<>@]+)(?:@(\d+))?>>")
 _KINDS = {Side.DELTA: "changes", Side.OLD: "old", Side.NEW: "new", Side.PLAIN: "new", Side.KEPT: "kept"}
 
@@ -89,11 +89,15 @@ def places(text: str) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class RowsText:
-    """Rows that are computed once and read by what follows; `weight` names the weight of change rows that are netted first."""
+    """Rows that are computed once and read by what follows; `weight` names the weight of change rows that are netted first.
+
+    `chosen`: they are just those rows of another stage for which simple conditions hold.
+    """
 
     name: str
     rows: Text
     weight: str = ""
+    chosen: Read | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,12 +262,23 @@ def _any_text(stage: AnyStage) -> AnyText:
     match stage:
         case RowsStage():
             weight = stage.columns[-1].sql if stage.netted else ""
-            return RowsText(stage.name, _text(stage.terms, stage.columns), weight)
+            return RowsText(stage.name, _text(stage.terms, stage.columns), weight, _chosen(stage))
         case LoopStage():
             seeds, step = _text(stage.seeds, stage.columns), _text((Term((), stage.step),), stage.columns)
             return LoopText(stage.name, stage.wave, seeds, step, stage.columns[-1].sql)
         case StateStage():
             return _stage_text(stage)
+
+
+def _chosen(stage: RowsStage) -> Read | None:
+    """Return the rows that a stage takes from another one, if it does nothing else."""
+    if len(stage.terms) != 1 or stage.netted:
+        return None
+    tree = stage.terms[0].tree
+    if not isinstance(tree, Filter) or not isinstance(tree.input, Stage) or tree.output != stage.columns:
+        return None
+    where = exactly(tree.condition, {c.id: (c.sql, c.type) for c in tree.output})
+    return replace(_read(tree.input), where=where) if where else None
 
 
 def _stage_text(stage: StateStage) -> StageText:
@@ -346,7 +361,8 @@ def _read_where(data: Sequence[Mapping[str, Any]]) -> tuple[Where, ...]:
 
 def _read_stage(data: Mapping[str, Any]) -> AnyText:
     if data["kind"] == "RowsText":
-        return RowsText(data["name"], _read_text(data["rows"]), data["weight"])
+        chosen = _read_read(data["chosen"]) if data["chosen"] else None
+        return RowsText(data["name"], _read_text(data["rows"]), data["weight"], chosen)
     if data["kind"] == "LoopText":
         texts = _read_text(data["seeds"]), _read_text(data["step"])
         return LoopText(data["name"], data["wave"], *texts, data["weight"])

@@ -149,9 +149,10 @@ class Columns:
 
     def forget(self) -> None:
         """Remove what was kept of files that are gone, and what was never finished."""
-        for folder in self._directory.glob("**/*.parquet"):
-            if not (self._layout.location / folder.relative_to(self._directory)).exists():
-                shutil.rmtree(folder, ignore_errors=True)
+        for place, folders, _ in os.walk(self._directory):
+            for folder in (Path(place) / f for f in folders if f.endswith(".parquet")):
+                if not (self._layout.location / folder.relative_to(self._directory)).exists():
+                    shutil.rmtree(folder, ignore_errors=True)
         for path, known in _sizes(self._directory, _NEW):
             if known.st_mtime < time.time() - _UNFINISHED_SECONDS:
                 path.unlink(missing_ok=True)
@@ -247,12 +248,12 @@ class Columns:
 
 
 def _sizes(directory: Path, suffix: str) -> list[tuple[Path, os.stat_result]]:
+    """Return the files below, whatever other processes remove meanwhile."""
     found = []
-    for path in directory.glob(f"**/*{suffix}"):
-        try:
-            found.append((path, path.stat()))
-        except FileNotFoundError:  # another process made room
-            continue
+    for place, _, files in os.walk(directory):
+        for path in (Path(place) / f for f in files if f.endswith(suffix)):
+            with suppress(FileNotFoundError):
+                found.append((path, path.stat()))
     return found
 
 

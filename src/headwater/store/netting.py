@@ -16,13 +16,13 @@ from headwater.store.rows import ACTION, WEIGHT
 
 def net_sql(view: str, fields: Sequence[Field], largest: Sequence[str] = ()) -> str:
     """Return the sum of weights per full tuple, and the largest value of some other columns; tuples that cancel are gone."""
-    groups = ", ".join(identity_list(fields))
+    groups = f"GROUP BY {', '.join(identity_list(fields))} " if fields else ""
     columns = "".join(
         (quoted(f.name) if is_plain(f.type) else f"any_value({quoted(f.name)}) AS {quoted(f.name)}") + ", "
         for f in fields
     )
     columns += "".join(f"max({x}) AS {x}, " for x in largest)
-    return f"SELECT {columns}CAST(sum({WEIGHT}) AS INT) AS {WEIGHT} FROM {view} GROUP BY {groups} HAVING sum({WEIGHT}) <> 0"
+    return f"SELECT {columns}CAST(sum({WEIGHT}) AS INT) AS {WEIGHT} FROM {view} {groups}HAVING sum({WEIGHT}) <> 0"
 
 
 def copies_sql(net: str, columns: str, where: str = "") -> str:

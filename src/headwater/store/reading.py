@@ -14,6 +14,7 @@ base row, which has the same read columns, stays.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -201,16 +202,21 @@ class Reader:
             else:
                 files = source.manifest.batch_files[batch.id]
                 self.layout.require(files)
-                wanted = [f.name for f in stored] + [VERSION] * batch.merged
-                table = concatenated([self._tail_columns(f, wanted) for f in files])
+                wanted = [f.name for f in stored] + [VERSION] * batch.merged + [ACTION]
+                parts = [self._tail_columns(f, wanted) for f in files]
                 if batch.format is BatchFormat.INSERT:
-                    table = as_inserts(table)
+                    firsts = [0, *itertools.accumulate(p.num_rows for p in parts)]
+                    parts = [as_inserts(p, first) for p, first in zip(parts, firsts, strict=False)]
+                table = concatenated(parts)
             tables.append(within(table, batch, after, upto))
         tables += [self._pending_table(rows) for rows in pending if rows.count]
         names = [f.name for f in stored]
         if not tables:
             return pa.table({n: pa.nulls(0) for n in names})
-        table = concatenated([t.select([n for n in names if n in t.column_names]) for t in tables])
+        kept = list(
+            dict.fromkeys([*names, ACTION])
+        )  # of tables without any column, pyarrow forgets how many rows they have
+        table = concatenated([t.select([n for n in kept if n in t.column_names]) for t in tables])
         for name in names:
             if name not in table.column_names:
                 table = table.append_column(name, pa.nulls(table.num_rows))

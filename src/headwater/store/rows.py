@@ -270,11 +270,11 @@ def _utc_field(inner: pa.Field) -> pa.Field:
     return inner.with_type(_utc_type(inner.type))
 
 
-def as_inserts(table: pa.Table) -> pa.Table:
-    """Return stored rows as change rows that insert them."""
+def as_inserts(table: pa.Table, first: int = 0) -> pa.Table:
+    """Return stored rows as change rows that insert them, numbered from `first`."""
     count = table.num_rows
     table = table.append_column(ACTION, pa.array(["I"] * count, pa.string()))
-    table = table.append_column(CHANGE_ID, pa.array(np.arange(count, dtype=np.int64)))
+    table = table.append_column(CHANGE_ID, pa.array(np.arange(first, first + count, dtype=np.int64)))
     return table.append_column(CHANGED, pa.nulls(count, pa.list_(pa.int64())))
 
 

@@ -35,6 +35,11 @@ def rows_where(table: pa.Table, where: Sequence[Where]) -> pa.Table:
     return table if mask is None else table.filter(mask)
 
 
+def are_judged(table: pa.Table, where: Sequence[Where]) -> bool:
+    """Say whether none of `where` is let through because it cannot be judged."""
+    return all(_held(table, one) is not None for one in where)
+
+
 def _held(table: pa.Table, where: Where) -> pa.ChunkedArray | None:
     column = table.column(where.name)
     if where.kind is Kind.COLUMN:
@@ -43,6 +48,8 @@ def _held(table: pa.Table, where: Where) -> pa.ChunkedArray | None:
         return _COMPARISONS[where.test](column, other) if is_known and column.type == other.type else None
     if not _is_of(column.type, where.kind):
         return None
+    if where.kind is Kind.BOOLEAN:
+        return column
     if where.test in _PIECES:
         return _PIECES[where.test](column, str(where.values[0]))
     values = pa.array([_value(v, where.kind) for v in where.values]).cast(column.type)
@@ -60,6 +67,8 @@ def _is_of(type_: pa.DataType, kind: Kind) -> bool:
             return bool(pa.types.is_string(type_))
         case Kind.DATE:
             return bool(pa.types.is_date32(type_))
+        case Kind.BOOLEAN:
+            return bool(pa.types.is_boolean(type_))
         case Kind.COLUMN:
             return True
 
