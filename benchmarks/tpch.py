@@ -412,7 +412,7 @@ def _ratio(table: Table, number: int, rate: float) -> str:
     pair = table.pairs.get((number, rate))
     if pair is not None:
         return f"{pair.ratio:.1f}x"
-    return "failed" if number in table.failed else "nothing to do" if (number, rate) in table.idle else ""
+    return "failed" if number in table.failed else "nothing to do" if (number, rate) in table.idle else "not measured"
 
 
 def _losers(table: Table) -> list[str]:
@@ -483,6 +483,7 @@ def _cycles(table: Table) -> list[str]:
     verified = results["verified"]
     unequal = [n for n, equal in verified.items() if not equal]
     said = f"`verify` agreed for {len(verified) - len(unequal)} of {len(verified)} at the end."
+    said = said if verified else "The run ended before `verify` was asked and before first runs were measured."
     return [*out, "", said + (f" It did not for: {', '.join(unequal)}." if unequal else ""), ""]
 
 
