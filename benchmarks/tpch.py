@@ -443,11 +443,10 @@ def _times(table: Table) -> list[str]:
 
 def _cold(table: Table) -> list[str]:
     cold = table.results["cold"]
+    out = ["## First runs", ""]
     if not cold:
-        return []
-    out = [
-        "## First runs",
-        "",
+        return [*out, "The run ended before they were measured.", ""]
+    out += [
         f"In a new process, which starts Spark in {cold['start_ms'] / 1000:.1f} s, after a change of {_percent(WORST_RATE)}: the first",
         "refresh of each query and its first computation in full. The sides take turns at being first, and so does what they warm up.",
         "",
@@ -482,8 +481,9 @@ def _cycles(table: Table) -> list[str]:
     out += [f"- Query {n}: {_first_line((c['wrong'] or ['empty or unchanged'])[0])}" for n, c in wrong.items()]
     verified = results["verified"]
     unequal = [n for n, equal in verified.items() if not equal]
+    if not verified:
+        return [*out, "", "The run ended before `verify` was asked.", ""]
     said = f"`verify` agreed for {len(verified) - len(unequal)} of {len(verified)} at the end."
-    said = said if verified else "The run ended before `verify` was asked and before first runs were measured."
     return [*out, "", said + (f" It did not for: {', '.join(unequal)}." if unequal else ""), ""]
 
 

@@ -147,8 +147,7 @@ def _named(given: str) -> Composition:
     seed, _, number = given.partition(".")
     if not (seed.isdigit() and number.isdigit()):
         return load(Path(given))
-    family = random_family(int(seed), int(number) + 1)
-    return family.alone(family.members[-1])
+    return random_family(int(seed), int(number) + 1)[-1].alone()
 
 
 if __name__ == "__main__":

@@ -306,3 +306,11 @@ def test_rows_with_a_map_are_limited_in_the_order_of_a_key_and_of_nothing_less(s
     s.refreshed()
     assert [row[0] for row in s.rows()] == [2, 4]
     story.refused("SELECT id, m FROM t ORDER BY g LIMIT 2", "ORDER_DEPENDENT")
+
+
+def test_an_order_by_a_key_with_equal_spellings_is_not_total(story: Story) -> None:
+    for name, type_ in (("words", "STRING"), ("spellings", "STRING COLLATE UTF8_LCASE")):
+        story.table(name, f"word {type_}, n INT", [("b", 1), ("A", 2), ("a", 3)], key="word")
+    assert story.notices("SELECT word, n FROM words ORDER BY word LIMIT 1") == ()
+    story.refused("SELECT word, n FROM spellings ORDER BY word LIMIT 1", "ORDER_DEPENDENT")
+    story.refused("SELECT n FROM spellings ORDER BY word LIMIT 1", "ORDER_DEPENDENT")

@@ -28,7 +28,7 @@ FILES = sorted((Path(__file__).parent / "compositions").glob("*.json"))
 
 @pytest.fixture(scope="module")
 def made() -> list[Composition]:
-    return [member for seed in FAMILIES for member in random_family(seed, WIDTH).members]
+    return [member for seed in FAMILIES for member in random_family(seed, WIDTH)]
 
 
 def test_a_seed_is_the_same_composition_for_ever() -> None:
@@ -39,11 +39,11 @@ def test_a_seed_is_the_same_composition_for_ever() -> None:
 def test_a_family_shares_tables_and_its_members_can_be_run_alone() -> None:
     family = random_family(3, 4)
     assert family == random_family(3, 4)
-    assert family.members[:2] == random_family(3, 2).members
-    assert len({m.sql for m in family.members}) == 4
-    assert all((m.tables, m.steps) == (family.members[0].tables, family.members[0].steps) for m in family.members)
-    for member in family.members:
-        alone = family.alone(member)
+    assert family[:2] == random_family(3, 2)
+    assert len({m.sql for m in family}) == 4
+    assert all((m.tables, m.steps) == (family[0].tables, family[0].steps) for m in family)
+    for member in family:
+        alone = member.alone()
         assert {t.name for t in alone.tables} <= {t.name for t in member.tables}
         assert list(map(Counter, duckdb_results(alone))) == list(map(Counter, duckdb_results(member)))
 

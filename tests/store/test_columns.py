@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -136,6 +138,38 @@ def test_vacuum_forgets_what_belonged_to_deleted_files(spark: SparkSession, tmp_
         wh.compact("t")
         wh.vacuum(retention_hours=0)
         assert not list((tmp_path / "w" / "index").glob("**/*.arrow"))
+        assert near(wh, "t", wh.version, {"id": pa.array([1, 2_500])}) == Counter({(2_500, -2_500): 1})
+
+
+def test_what_another_vacuum_removes_meanwhile_is_no_failure(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hw.connect(tmp_path / "w", spark=spark, settings={"vacuum_grace_seconds": 0}) as wh:
+        filled(wh, spark)
+        near(wh, "t", wh.version, {"id": pa.array([1])})
+        wh.sql("DELETE FROM t WHERE id < 2000")
+        wh.compact("t")
+        index = tmp_path / "w" / "index"
+        (kept,) = {p.parent for p in index.glob("**/*.arrow")}
+        unfinished = kept.parent / "unfinished.new"
+        unfinished.touch()
+        os.utime(unfinished, (0, 0))
+        removed: list[Path] = []
+        walk = os.walk
+
+        def overtaken(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+            for place, folders, files in walk(top):
+                if Path(place).is_relative_to(index):
+                    for path in (Path(place) / f for f in files):
+                        path.unlink()
+                        removed.append(path)
+                yield place, folders, files
+
+        monkeypatch.setattr(os, "walk", overtaken)
+        wh.vacuum(retention_hours=0)
+        monkeypatch.undo()
+        assert unfinished in removed
+        assert not list(index.rglob("*.new"))
         assert near(wh, "t", wh.version, {"id": pa.array([1, 2_500])}) == Counter({(2_500, -2_500): 1})
 
 

@@ -61,6 +61,10 @@ class Composition:
         made = replace(self, query=query, sql=spark_text(query), duckdb=duckdb_text(query) if self.duckdb else None)
         return made.with_tables(tables_in(query))
 
+    def alone(self) -> Composition:
+        """Return a member of a family as a composition of its own: with the tables that its query reads."""
+        return self if self.query is None else self.with_tables(tables_in(self.query))
+
     def with_tables(self, kept: set[str]) -> Composition:
         return replace(
             self,
@@ -70,36 +74,17 @@ class Composition:
         )
 
 
-def random_composition(seed: int) -> Composition:
-    """Return the composition of a seed: the same one forever, given the tested version of DuckDB."""
-    family = random_family(seed, 1)
-    return family.alone(family.members[0])
-
-
-def _most_telling(tries: Iterator[Composition], telling: Callable[[Composition], int]) -> Composition:
-    """Return the try that shows the most, or the first that shows enough."""
-    best, most = None, -2
-    for made in tries:
-        if (told := telling(made)) > most:
-            best, most = made, told
-        if most >= ENOUGH:
-            break
-    assert best is not None
-    return best
-
-
 # families -------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
-    """Compositions with the same tables, rows and steps. Alone, each needs only the tables that its query reads."""
+Family = tuple[Composition, ...]
+"""Compositions with the same tables, rows and steps."""
 
-    members: tuple[Composition, ...]
 
-    def alone(self, member: Composition) -> Composition:
-        """Return a member as a composition of its own."""
-        return member if member.query is None else member.with_tables(tables_in(member.query))
+def random_composition(seed: int) -> Composition:
+    """Return the composition of a seed: the same one forever, given the tested version of DuckDB."""
+    (member,) = random_family(seed, 1)
+    return member.alone()
 
 
 def random_family(seed: int, width: int) -> Family:
@@ -118,7 +103,7 @@ def random_family(seed: int, width: int) -> Family:
             name = f"seed {seed}.{number}"
             tries = (_member(name, Random(f"family {seed} {number} {n}"), tables, rows, steps) for n in range(TRIES))
             members.append(next(tries) if number % 8 == 7 else _most_telling(tries, states.telling))
-    return Family(tuple(members))
+    return tuple(members)
 
 
 def _member(
@@ -126,6 +111,18 @@ def _member(
 ) -> Composition:
     query = composed(rng, tables)
     return Composition(name, tables, rows, steps, spark_text(query), duckdb_text(query), query)
+
+
+def _most_telling(tries: Iterator[Composition], telling: Callable[[Composition], int]) -> Composition:
+    """Return the try that shows the most, or the first that shows enough."""
+    best, most = None, -2
+    for made in tries:
+        if (told := telling(made)) > most:
+            best, most = made, told
+        if most >= ENOUGH:
+            break
+    assert best is not None
+    return best
 
 
 # running --------------------------------------------------------------------------------------------------------------------
@@ -192,7 +189,7 @@ def run_composition(wh: Warehouse, spark_plain: Any, composition: Composition) -
 
     `spark_plain` is a session of its own: temporary views with the names of the tables are made in it.
     """
-    tally, failures = run_family(wh, spark_plain, Family((composition,)))
+    tally, failures = run_family(wh, spark_plain, (composition,))
     for _, error in failures:
         raise error
     return tally
@@ -203,11 +200,11 @@ Failures = list[tuple[Composition, Exception]]
 
 def run_family(wh: Warehouse, spark_plain: Any, family: Family) -> tuple[CompositionTally, Failures]:
     """Run a family in an empty warehouse. A member that fails is not followed any more; the others are."""
-    history = _History(wh, spark_plain, family.members[0])
-    runs = [_Run(history, m, f"composed{i}") for i, m in enumerate(family.members)]
+    history = _History(wh, spark_plain, family[0])
+    runs = [_Run(history, m, f"composed{i}") for i, m in enumerate(family)]
     total, failures = CompositionTally(), Failures()
     history.show()
-    for number, step in enumerate(((), *family.members[0].steps)):
+    for number, step in enumerate(((), *family[0].steps)):
         if step:
             history.change(step)
         for run in runs:
@@ -218,7 +215,7 @@ def run_family(wh: Warehouse, spark_plain: Any, family: Family) -> tuple[Composi
                     run.go_on(number)
             except Exception as error:
                 run.is_over = True
-                failures.append((family.alone(run.composition), error))
+                failures.append((run.composition.alone(), error))
     history.close()
     for run in runs:
         total.add(run.tally)

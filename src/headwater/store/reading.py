@@ -213,9 +213,8 @@ class Reader:
         names = [f.name for f in stored]
         if not tables:
             return pa.table({n: pa.nulls(0) for n in names})
-        kept = list(
-            dict.fromkeys([*names, ACTION])
-        )  # of tables without any column, pyarrow forgets how many rows they have
+        # Of tables without any column, pyarrow forgets how many rows they have.
+        kept = list(dict.fromkeys([*names, ACTION]))
         table = concatenated([t.select([n for n in kept if n in t.column_names]) for t in tables])
         for name in names:
             if name not in table.column_names:
