@@ -16,6 +16,7 @@ import os
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -137,8 +138,8 @@ def _replay(spark: Any, options: argparse.Namespace) -> int:
     print(composition.sql)
     try:
         print(_run(spark, composition))
-    except Exception as error:
-        print(f"{type(error).__name__}: {error}")
+    except Exception:
+        traceback.print_exc()
         return 1
     return 0
 

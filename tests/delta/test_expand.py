@@ -45,3 +45,14 @@ def test_a_table_that_runs_empty_and_fills_again(lab: Lab) -> None:
     s.follow()
     lab.sql(f"INSERT INTO {t} VALUES (NULL, 3)")
     assert s.follow() == [(None, 3, (3,)), (None, 3, (3,))]
+
+
+def test_grouping_sets_right_above_a_union(lab: Lab) -> None:
+    t = lab.table("g STRING, h STRING, v INT", [("a", "x", 1), ("b", None, 2)])
+    union = f"SELECT g, v FROM {t} UNION ALL SELECT h, v FROM {t}"
+    s = lab.stream(f"SELECT g, grouping(g) AS all, count(*) AS n, sum(v) AS s FROM ({union}) GROUP BY ROLLUP (g)")
+    assert s.rows() == [(None, 0, 1, 2), (None, 1, 4, 6), ("a", 0, 1, 1), ("b", 0, 1, 2), ("x", 0, 1, 1)]
+    lab.sql(f"INSERT INTO {t} VALUES ('x', NULL, 10)")
+    s.follow()
+    lab.sql(f"DELETE FROM {t} WHERE g = 'a'")
+    assert s.follow() == [(None, 0, 2, 12), (None, 1, 4, 24), ("b", 0, 1, 2), ("x", 0, 1, 10)]

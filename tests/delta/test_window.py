@@ -203,6 +203,34 @@ def test_equal_rows_of_a_table_without_a_key_are_numbered(story: Story) -> None:
     story.verified()
 
 
+def test_rows_that_only_a_hidden_key_tells_apart_keep_their_numbers(story: Story) -> None:
+    story.table("t", "id INT, v STRING, other INT", [(1, "a", 0), (2, "a", 0), (3, "a", 0), (4, "b", 0)], key="id")
+    numbered = story.stream(
+        "SELECT v, row_number() OVER (ORDER BY v) AS n, rank() OVER (ORDER BY v) AS r FROM t", "numbered"
+    )
+    shifted = story.stream("SELECT v, lag(v) OVER (PARTITION BY v ORDER BY v) AS before FROM t")
+    assert numbered.rows() == [("a", 1, 1), ("a", 2, 1), ("a", 3, 1), ("b", 4, 4)]
+    assert shifted.rows() == [("a", None), ("a", "a"), ("a", "a"), ("b", None)]
+    story.change("UPDATE t SET other = 1 WHERE id = 1")  # which nobody reads; the row lies behind the others now
+    numbered.kept()
+    shifted.kept()
+    story.change("INSERT INTO t VALUES (5, 'a', 0)", "DELETE FROM t WHERE id = 4")
+    assert numbered.refreshed() == [("a", 1, 1), ("a", 2, 1), ("a", 3, 1), ("a", 4, 1)]
+    assert shifted.refreshed() == [("a", None), ("a", "a"), ("a", "a"), ("a", "a")]
+    story.verified()
+
+
+def test_rows_whose_hidden_key_has_no_order_are_counted(story: Story) -> None:
+    story.table("w", "word STRING COLLATE UTF8_LCASE, v INT", [("x", 1), ("X", 1), ("z", 2)], key="word")
+    s = story.stream("SELECT v, row_number() OVER (ORDER BY v) AS n FROM w")
+    assert s.rows() == [(1, 1), (1, 2), (2, 3)]
+    story.change("DELETE FROM w WHERE v = 2", "INSERT INTO w VALUES ('q', 1)")
+    assert s.refreshed() == [(1, 1), (1, 2), (1, 3)]
+    story.change("DELETE FROM w WHERE word = 'x'")  # both spellings
+    assert s.refreshed() == [(1, 1)]
+    story.verified()
+
+
 def test_aggregates_windows_and_stream_tables_above_a_window(story: Story) -> None:
     scores(story)
     ranked = story.stream("SELECT id, g, v, rank() OVER (PARTITION BY g ORDER BY v DESC) AS r FROM scores", "ranked")

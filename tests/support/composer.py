@@ -1,12 +1,13 @@
 """Random queries that compose all operators with each other, up to six above one another.
 
 Results are functions of the multiset of rows: every LIMIT, and every window function that depends on the order of rows, orders by
-all columns of its input. Estimated sizes keep results small enough to compare.
+all columns of its input; of the functions of one window there is one such order. Estimated sizes keep results small enough to compare.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 from tests.support.composing import MOST_ROWS, Composer, Maker, Operators
@@ -37,6 +38,7 @@ from tests.support.relations import (
     Join,
     Lateral,
     Lit,
+    Over,
     Pivot,
     Project,
     Recursive,
@@ -194,7 +196,19 @@ def _like(p: Palette, wanted: Ref) -> Expression:
 def _windowed(c: Composer, depth: int) -> Relation:
     below = c.narrow(c.flat(c.relation(depth)), 5)
     p = c.palette(below)
-    return Window(below, tuple(c.item(window_function(p)) for _ in range(c.rng.choice((1, 1, 2, 3)))))
+    functions = [window_function(p) for _ in range(c.rng.choice((1, 1, 2, 3)))]
+    return Window(below, tuple(c.item(f) for f in _in_one_order(functions, len(p.all(*ORDERED)))))
+
+
+def _in_one_order(functions: Sequence[Over], width: int) -> list[Over]:
+    """Return functions of which those that see single rows, by an order of all columns, share partition and order.
+
+    Equal rows have places of their own, and nothing says which place in one order goes with which place in another.
+    """
+    first = next((f for f in functions if len(f.order) == width), None)
+    if first is None:
+        return list(functions)
+    return [replace(f, partition=first.partition, order=first.order) if len(f.order) == width else f for f in functions]
 
 
 def _top(c: Composer, below: Relation) -> Relation:

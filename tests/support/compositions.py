@@ -20,6 +20,7 @@ from zlib import crc32
 
 import duckdb
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from tests.support.composer import composed
 from tests.support.dialects import duckdb_text, spark_text
@@ -288,8 +289,9 @@ class _Run:
     def _expected(self) -> Rows:
         try:
             return _fetched(self.history.spark.sql(self.composition.sql))
-        except PySparkException as error:
-            raise _InvalidError(error.getCondition() or type(error).__name__) from error
+        except (PySparkException, Py4JJavaError) as error:  # the latter where Spark itself stumbles
+            condition = error.getCondition() if isinstance(error, PySparkException) else None
+            raise _InvalidError(condition or type(error).__name__) from error
 
     def _refresh(self, step: int) -> None:
         report = self.wh.refresh(self.stream)

@@ -656,6 +656,16 @@ PLANTED = (
         "left_join_of_keyed_tables",
     ),
     PlantedBug(
+        "rows_that_only_their_key_tells_apart_are_numbered_by_chance",
+        Machinery.KEYS,
+        "Keys are carried along beside the user's columns, and orders that must be total go on without them.",
+        _with(
+            _patch(reading, "_FEW_ROWS", 4000),
+            _patch(normal, "_with_total_order", lambda op, child, key: op.with_inputs(child)),
+        ),
+        "equal_rows_that_change_places",
+    ),
+    PlantedBug(
         "parts_that_differ_in_a_constant_are_one",
         Machinery.SHARING,
         "Parts of a query are compared without their constants: two groups have one state.",

@@ -278,6 +278,19 @@ TRAPS = (
         (("UPDATE l SET k = 2 WHERE a = 10", "INSERT INTO l VALUES (NULL, 29)"),),
     ),
     Trap(
+        "equal_rows_that_change_places",
+        (
+            TrapTable("l", "id INT, k INT", [(3, 1), (2, 1), (1, 1), (4, 2)], key="id"),
+            TrapTable("r", "id INT, k INT", [(13, 1), (12, 1), (11, 1), (14, 2)], key="id"),
+        ),
+        "SELECT l.k, row_number() OVER (PARTITION BY l.k ORDER BY l.k) AS n FROM l JOIN r ON r.k = l.k",
+        (
+            ("INSERT INTO l VALUES (5, 1)",),
+            ("UPDATE l SET k = 2 WHERE id = 3", "INSERT INTO r VALUES (15, 1)"),
+            ("DELETE FROM r WHERE id = 12", "INSERT INTO l VALUES (6, 1), (7, 1)"),
+        ),
+    ),
+    Trap(
         "window_by_the_null_side_of_a_left_join",
         (LEFT, RIGHT),
         "SELECT l.k, l.a, r.b, count(*) OVER (PARTITION BY r.b) AS n FROM l LEFT JOIN r ON r.k = l.k",

@@ -2,6 +2,7 @@
 
 *Keys.* Every table has a unique key where one can be proved: a scan has its table's, a filter keeps its input's, a projection
 carries it along (hidden, unless the user selected it), an aggregate has its group columns. A union has none: its rows are counted.
+Orders that must be total go on with the keys: rows that agree in all else would change places from one run to the next.
 
 *Arguments.* Calls of an aggregate read columns, not expressions (constants that a function needs as such stay): what they compute
 is computed by a projection below, so that old and new rows are evaluated by the same text and Spark can say of which type it is.
@@ -14,7 +15,8 @@ from dataclasses import dataclass, replace
 
 from headwater.delta.aggregates import ALGEBRAIC, is_counted_constant
 from headwater.delta.matching import split
-from headwater.plan.expressions import AggregateCall, Call, Column, ColumnRef, Expression, Literal, column_ids
+from headwater.plan.canonical import NO_ORDER
+from headwater.plan.expressions import AggregateCall, Call, Column, ColumnRef, Expression, Literal, SortKey, column_ids
 from headwater.plan.operators import (
     Aggregate,
     Filter,
@@ -129,8 +131,26 @@ def _keyed(op: Operator, key_of: Callable[[str], SourceKey], ids: _Ids) -> tuple
         return _keyed_join(op, key_of, ids)
     if isinstance(op, Window | Top):
         child, key = _keyed(op.input, key_of, ids)
-        return _reordered(op.with_inputs(child), op.output), key
+        if key is None:
+            return op, None
+        total = _with_total_order(op, child, key)
+        return (_reordered(total, op.output), key) if total is not None else (op, None)
     return op, None
+
+
+def _with_total_order(op: Window | Top, child: Operator, key: tuple[Column, ...]) -> Operator | None:
+    """Return `op` over an input that carries its key; None if its rows cannot be told apart by an order.
+
+    Rows that were the same row to the user are different rows now: which of them comes first must not differ between two runs.
+    """
+    if isinstance(op, Window) and not op.tells_rows_apart:
+        return op.with_inputs(child)
+    taken = {k.column.id for k in op.order}
+    taken |= {c.id for c in op.partition} if isinstance(op, Window) else set()
+    ties = [SortKey(c) for c in key if c.id not in taken]
+    if any(NO_ORDER.search(t.column.type) for t in ties):
+        return None
+    return replace(op, input=child, order=(*op.order, *ties))
 
 
 def _keyed_join(op: Join, key_of: Callable[[str], SourceKey], ids: _Ids) -> tuple[Operator, tuple[Column, ...] | None]:

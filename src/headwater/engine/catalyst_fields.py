@@ -79,6 +79,10 @@ class _Walk:
             return
         if node["class"].endswith(".Generate"):
             node["unrequiredChildIndex"] = self._field(plan.unrequiredChildIndex())
+        if (
+            node["class"].endswith(".Expand") and node["projections"] is None
+        ):  # over a UNION: JSON knows lists, not vectors
+            node["projections"] = [[json.loads(e.toJSON()) for e in _items(row)] for row in _items(plan.projections())]
         roots = [r for key, value in node.items() if not key.startswith("hw_") for r in _expression_lists(value)]
         if any(_lacks(e) for root in roots for e in root):
             expressions = plan.expressions()
@@ -157,7 +161,7 @@ class _Walk:
         if self._is_a(value, "scala.Option"):
             return self._field(value.get()) if value.isDefined() else None
         if self._is_a(value, "scala.collection.Seq"):
-            return [self._field(value.apply(i)) for i in range(value.size())]
+            return [self._field(v) for v in _items(value)]
         if self._is_a(value, "scala.collection.Map"):
             java_map = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(value)
             return {str(k): str(java_map.get(k)) for k in java_map.keySet()}
@@ -188,6 +192,10 @@ class _Walk:
         if isinstance(value, (bool, int, float, str)):
             return str(value).lower() if isinstance(value, bool) else str(value)
         return value.toString()
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(i) for i in range(sequence.size())]
 
 
 def _lacks(node: Json) -> bool:

@@ -6,7 +6,7 @@ A stream table needs the same answer whatever the order in which rows arrive. Fu
     peers   rows up to those that ORDER BY calls equal: more columns in the order would change the result
     rows    single rows: the order goes on with all columns of the input, so that rows still equal are the same row
 
-One node of Catalyst becomes up to three operators, one per order, each above the other. Columns of the partition are the same in
+One node of Catalyst becomes up to three operators, one for each kind, each above the other. Columns of the partition are the same in
 all its rows, so they need no place in an order.
 """
 
@@ -73,10 +73,10 @@ def read_window(reader: PlanReader, node: Node) -> Relation | None:
         reader.findings.notice(_NOTICE)
     own_order = {Sees.NONE: (), Sees.PEERS: order, Sees.ROWS: (*order, *ties)}
     op: Operator = computed.op
-    for own in dict.fromkeys(own_order.values()):
-        group = tuple(NamedWindow(i.column, i.call) for i in calls if own_order[i.sees] == own)
+    for sees, own in own_order.items():
+        group = tuple(NamedWindow(i.column, i.call) for i in calls if i.sees is sees)
         if group:
-            op = Window(op, parts, own, group)
+            op = Window(op, parts, own, group, tells_rows_apart=sees is Sees.ROWS)
     output = tuple((i.expression_id, c.column) for i, c in zip(items, calls, strict=True))
     return Relation(op, (*relation.output, *output))
 

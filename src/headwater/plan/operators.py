@@ -386,13 +386,15 @@ class NamedWindow:
 class Window(Operator):
     """Each input row with functions of the rows of its partition.
 
-    `order` is total wherever a function could tell equal rows apart: its result depends on the multiset of rows alone.
+    `tells_rows_apart`: its functions see single rows, not peers. Then rows that partition and `order` call equal are the same row: the
+    result depends on the multiset of rows alone. Columns that are carried along beside the user's must go into that order.
     """
 
     input: Operator
     partition: tuple[Column, ...]
     order: tuple[SortKey, ...]
     calls: tuple[NamedWindow, ...]
+    tells_rows_apart: bool = False
 
     def __post_init__(self) -> None:
         known = {c.id for c in self.input.output}
