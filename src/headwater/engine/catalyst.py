@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from headwater.engine.catalyst_fields import Annotator, nodes_with_nested
-from headwater.engine.nested import InSubqueries
+from headwater.engine.nested import HiddenEqualities, InSubqueries, ShownEqualities
 from headwater.errors import QueryError, SparkUnavailableError
 from headwater.model.analyzed import AnalyzedQuery, OutputField
 from headwater.model.types import field_ddl
@@ -148,11 +148,15 @@ class CatalystPlanner:
     def _catalyst_rules(self) -> list[Any]:
         if self._rules is None:
             gateway = self._session.sparkContext._gateway
-            self._rules = []
+            rules = []
             for name in RULES:
-                self._rules.append(_rule(self._jvm, name))
+                rule = _rule(self._jvm, name)
                 if name == PULL_UP:
-                    self._rules.append(InSubqueries(self._jvm, gateway, self._rules[-1]))
+                    hidden, shown = HiddenEqualities(self._jvm, gateway), ShownEqualities(self._jvm, gateway)
+                    rules += [hidden, rule, InSubqueries(self._jvm, gateway, rule), shown]
+                else:
+                    rules.append(rule)
+            self._rules = rules
         return self._rules
 
 
