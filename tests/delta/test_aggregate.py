@@ -394,3 +394,16 @@ def test_what_cancels_is_taken_out_of_a_table_that_is_read_without_columns(story
     story.change("INSERT INTO a VALUES (3, 1, 0)", "INSERT INTO d VALUES (2)", "DELETE FROM a WHERE id = 3")
     assert s.refreshed() == [(1, 4.0), (2, 10.0)]
     story.verified()
+
+
+def test_fields_are_called_like_places_of_arguments(story: Story) -> None:
+    story.table("t", "id INT, k INT, v INT", [(1, 1, 5), (2, 1, 7), (3, 2, 1)], key="id")
+    kept = "max(named_struct('{0}', v)) AS m, max_by(named_struct('{x}', id), v) AS b"
+    s = story.stream(f"SELECT k, m.`{{0}}` AS m, b.`{{x}}` AS b FROM (SELECT k, {kept} FROM t GROUP BY k)")
+    top = story.stream(
+        "SELECT id, s.`{1}` AS f FROM (SELECT id, named_struct('{1}', v) AS s FROM t ORDER BY v DESC LIMIT 2)", "top"
+    )
+    assert (s.rows(), top.rows()) == ([(1, 7, 2), (2, 1, 3)], [(1, 5), (2, 7)])
+    story.change("DELETE FROM t WHERE id = 2", "UPDATE t SET v = 9 WHERE id = 3")
+    assert (s.refreshed(), top.refreshed()) == ([(1, 5, 1), (2, 9, 3)], [(1, 5), (3, 9)])
+    story.verified()

@@ -84,3 +84,14 @@ def test_distinct_of_structs_and_arrays(lab: Lab) -> None:
     assert s.rows() == [(2, 2, 2)]
     lab.sql(f"UPDATE {t} SET a = array(1), s = named_struct('x', 1) WHERE id > 1")
     assert s.follow() == [(1, 1, 1)]
+
+
+def test_distinct_of_strings_that_a_collation_calls_equal(lab: Lab) -> None:
+    t = lab.table("id INT, g INT, s STRING COLLATE UTF8_LCASE", [(1, 1, "a"), (2, 1, "A"), (3, 1, "b")], key="id")
+    s = lab.stream(f"SELECT g, count(DISTINCT s) AS n FROM {t} GROUP BY g")
+    assert s.rows() == [(1, 2)]
+    lab.sql(f"INSERT INTO {t} VALUES (4, 1, 'B'), (5, 1, 'c'), (6, 2, 'x'), (7, 2, 'X')")
+    assert s.follow() == [(1, 3), (2, 1)]
+    lab.sql(f"DELETE FROM {t} WHERE id IN (1, 3, 5, 6)")
+    assert s.follow() == [(1, 2), (2, 1)]
+    s.verify()

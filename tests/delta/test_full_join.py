@@ -148,3 +148,24 @@ def test_a_clock_beside_the_key_is_refused(story: Story) -> None:
     sides(story)
     story.refused(BOTH + " AND current_date() > DATE '2024-01-01'", "TIME_DEPENDENT")
     story.refused(BOTH.replace("FULL JOIN b", "FULL JOIN (SELECT id, w FROM b LIMIT 1) b"), "ORDER_DEPENDENT")
+
+
+def test_groups_of_null_on_either_side_are_two_rows(story: Story) -> None:
+    story.table("a", "k INT, v INT", [(None, 1), (1, 2)])
+    story.table("b", "k INT, w INT", [(None, 3), (None, 4), (1, 5)])
+    grouped = "(SELECT k, count(*) AS n, sum({1}) AS total FROM {0} GROUP BY k)"
+    sides = grouped.format("a", "v") + " x FULL JOIN " + grouped.format("b", "w") + " y"
+    s = story.stream(f"SELECT x.k, x.total AS v, y.n, y.total AS w FROM {sides} ON x.k = y.k")
+    ordered = "SELECT v, w, row_number() OVER (ORDER BY n, w, v) AS place, lag(w) OVER (ORDER BY n, w, v) AS before FROM result"
+    above = story.stream(ordered, "above")
+    assert s.rows() == [(None, None, 2, 7), (None, 1, None, None), (1, 2, 1, 5)]
+    story.change("UPDATE b SET w = 6 WHERE w = 4")
+    assert s.refreshed() == [(None, None, 2, 9), (None, 1, None, None), (1, 2, 1, 5)]
+    above.refreshed()
+    story.change("UPDATE a SET v = 7 WHERE v = 1", "DELETE FROM b WHERE k IS NULL")
+    assert s.refreshed() == [(None, 7, None, None), (1, 2, 1, 5)]
+    above.refreshed()
+    story.change("DELETE FROM a", "INSERT INTO b VALUES (NULL, 8)")
+    assert s.refreshed() == [(None, None, 1, 5), (None, None, 1, 8)]
+    above.refreshed()
+    story.verified()

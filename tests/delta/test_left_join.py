@@ -185,3 +185,27 @@ def test_a_condition_that_depends_on_the_user_or_the_clock_is_refused(story: Sto
     story.refused(
         PADDED.replace("customers c", "(SELECT id, uuid() AS name FROM customers) c"), "EXPRESSION_NOT_DETERMINISTIC"
     )
+
+
+def test_a_zero_that_becomes_negative_is_a_change(story: Story) -> None:
+    story.table("a", "id INT, f BOOLEAN, v DOUBLE", [(1, False, 0.0), (2, False, 1.5)], key="id")
+    story.table("b", "id INT, w INT", [(1, 10)], key="id")
+    story.table("c", "id INT", [(1,), (2,)], key="id")
+    signed = "(SELECT a.id, if(f, -v, v) AS z FROM a JOIN c ON c.id = a.id)"
+    queries = {
+        "padded": f"SELECT x.id, CAST(x.z AS STRING) AS z, b.w FROM {signed} x LEFT JOIN b ON b.id = x.id",
+        "asked": f"SELECT x.id, CAST(x.z AS STRING) AS z FROM {signed} x WHERE NOT EXISTS "
+        "(SELECT 1 FROM b WHERE b.id > x.id)",
+        "numbered": f"SELECT id, CAST(z AS STRING) AS z, row_number() OVER (ORDER BY id) AS n FROM {signed}",
+    }
+    padded, asked, numbered = (story.stream(q, n) for n, q in queries.items())
+    assert padded.rows() == [(1, "0.0", 10), (2, "1.5", None)]
+    story.change("UPDATE a SET f = TRUE WHERE id = 1")
+    assert padded.refreshed() == [(1, "-0.0", 10), (2, "1.5", None)]
+    assert asked.refreshed() == [(1, "-0.0"), (2, "1.5")]
+    assert numbered.refreshed() == [(1, "-0.0", 1), (2, "1.5", 2)]
+    story.change("UPDATE a SET f = FALSE WHERE id = 1", "UPDATE b SET w = 11")
+    assert padded.refreshed() == [(1, "0.0", 11), (2, "1.5", None)]
+    assert asked.refreshed() == [(1, "0.0"), (2, "1.5")]
+    assert numbered.refreshed() == [(1, "0.0", 1), (2, "1.5", 2)]
+    story.verified()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.support.lab import Lab
 from tests.support.stories import Story
 
 
@@ -261,3 +262,17 @@ def test_an_order_by_last_digits_or_by_chance_is_refused(story: Story) -> None:
     story.change("UPDATE t SET d = 0.125 WHERE id = 1")
     assert s.refreshed() == [("a", 1), ("b", 2)]
     story.verified()
+
+
+def test_an_average_of_bigints_is_taken_in_one_order(lab: Lab) -> None:
+    """Spark adds them up as DOUBLE: which are added first decides on the last digits."""
+    big = 2**53
+    t = lab.table("id INT, k INT, o INT, v BIGINT", [(i, 1, 1, v) for i, v in enumerate([big, 1, 1, 1, 1, -big, 1, 3])])
+    s = lab.stream(
+        f"SELECT k, v, avg(v) OVER (PARTITION BY k) AS a, avg(o) OVER (PARTITION BY k) AS b FROM {t}", free=("a",)
+    )
+    for i in range(3):
+        before = s.rows()
+        lab.sql(f"UPDATE {t} SET v = {big - i}, o = {i} WHERE id = {5 - i}")
+        assert s.follow() != before
+        assert len({row[2] for row in s.rows()}) == 1

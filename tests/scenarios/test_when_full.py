@@ -16,7 +16,8 @@ import headwater as hw
 from headwater.catalog import Options
 from headwater.catalog.migrate import Migrations
 from headwater.catalog.opening import create_catalog
-from headwater.errors import FullRefusedError, NotIncrementalError, SettingError, StatementError
+from headwater.errors import EvaluationError, FullRefusedError, NotIncrementalError, SettingError, StatementError
+from headwater.model.tables import RefreshAction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -346,3 +347,43 @@ def test_tables_of_the_previous_format_warn(spark: SparkSession, tmp_path: Path,
         assert wh.refresh("r").action is hw.RefreshAction.FULL
         assert len(warnings(log)) == 1
         assert (wh.table("s").count(), wh.table("r").count()) == (3, 3)
+
+
+def test_pairs_that_never_were_may_fail_and_are_computed_in_full_then(wh: Any) -> None:
+    """Each side's change meets the other side's rows of either time: together they may divide by zero though no row of the query does."""
+    wh.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT)")
+    wh.sql("CREATE TABLE b (id INT PRIMARY KEY, w INT)")
+    wh.sql("INSERT INTO a VALUES (1, 1), (2, 5), (3, 1)")
+    wh.sql("INSERT INTO b VALUES (1, 5), (2, 1), (3, 1)")
+    query = "SELECT a.id, 60 DIV (a.v + b.w) AS q FROM a JOIN b ON a.id = b.id"
+    wh.create_stream_table("allowed", query, refresh_mode="DIFFERENTIAL", when_full="allow")
+    wh.create_stream_table("refusing", query, refresh_mode="DIFFERENTIAL", when_full="refuse")
+    with wh.transaction():
+        wh.sql("UPDATE a SET v = if(id = 1, -5, 1) WHERE id < 3")
+        wh.sql("UPDATE b SET w = if(id = 1, 1, -5) WHERE id < 3")
+    report = wh.refresh("allowed")
+    assert report.action is RefreshAction.FULL
+    assert "DIVIDE_BY_ZERO" in (report.reason or "")
+    assert sorted(map(tuple, wh.table("allowed").collect())) == [(1, -15), (2, -15), (3, 30)]
+    with pytest.raises(FullRefusedError) as refused:
+        wh.refresh("refusing")
+    assert "DIVIDE_BY_ZERO" in (refused.value.detail or "")
+    assert sorted(map(tuple, wh.table("refusing").collect())) == [(1, 10), (2, 10), (3, 30)]
+    wh.sql("UPDATE a SET v = 2 WHERE id = 3")
+    assert wh.refresh("allowed").action is RefreshAction.DIFFERENTIAL
+    assert wh.verify("allowed").equal
+
+
+def test_a_query_that_fails_fails_in_full_too(wh: Any) -> None:
+    wh.sql("CREATE TABLE divisors (id INT PRIMARY KEY, v INT)")
+    wh.sql("INSERT INTO divisors VALUES (1, 1)")
+    wh.create_stream_table(
+        "inverse", "SELECT id, 60 DIV v AS q FROM divisors", refresh_mode="DIFFERENTIAL", when_full="allow"
+    )
+    wh.sql("INSERT INTO divisors VALUES (2, 0)")
+    with pytest.raises(EvaluationError) as failed:
+        wh.refresh("inverse")
+    assert "DIVIDE_BY_ZERO" in (failed.value.detail or "")
+    wh.sql("UPDATE divisors SET v = 2 WHERE id = 2")
+    assert wh.refresh("inverse").action is RefreshAction.DIFFERENTIAL
+    assert sorted(map(tuple, wh.table("inverse").collect())) == [(1, 60), (2, 30)]

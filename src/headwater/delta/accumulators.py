@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from headwater.delta.context import call
 from headwater.plan.expressions import AggregateCall, Expression, Literal
+from headwater.plan.forms import escaped
 
 INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 FLOATS = ("FLOAT", "DOUBLE")
@@ -275,7 +276,7 @@ def extremum(
     order = "(a, b) -> CASE WHEN a > b THEN -1 WHEN a < b THEN 1 ELSE 0 END" if largest else None
     within = ">=" if largest else "<="
     beyond = ">" if largest else "<"
-    none = f"CAST(array() AS ARRAY<{type_}>)"
+    none = f"CAST(array() AS ARRAY<{escaped(type_)}>)"
 
     def parts(row: ChangeRow) -> tuple[AggregateCall, ...]:
         x = row.args[0]

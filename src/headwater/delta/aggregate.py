@@ -29,6 +29,7 @@ from headwater.delta.context import (
     StateStage,
     Term,
     call,
+    cast,
     null_of,
     source_column,
     stage_place,
@@ -36,6 +37,7 @@ from headwater.delta.context import (
 )
 from headwater.delta.near import Pair, restricted
 from headwater.model.schema import TableSchema
+from headwater.plan.canonical import NO_ORDER
 from headwater.plan.expressions import AggregateCall, Column, ColumnRef, Expression, Literal, column_ids, substituted
 from headwater.plan.operators import (
     Aggregate,
@@ -181,7 +183,7 @@ def _design(op: Aggregate, ctx: DeltaContext) -> _Design:
                 real_args = tuple(a for a in made.args if isinstance(a, ColumnRef))
                 slots[label] = _Slot(columns, accumulator, real_args, made.filter if source == 0 else None, source)
             states.append([ColumnRef(c.id) for c in slots[label].columns])
-        results.append(call(f"CAST({{0}} AS {aggregate.column.type})", choice.result(states)))
+        results.append(cast(choice.result(states), aggregate.column.type))
         if choice.strategy is Strategy.BEST_VALUES:
             strategy = Strategy.BEST_VALUES
     return _Design(groups, rows, tuple(slots.values()), tuple(results), tuple(sources), strategy)
@@ -203,6 +205,8 @@ def _kept(aggregate: NamedAggregate, types: dict[int, str], ctx: DeltaContext) -
     if made.name not in ("count", "sum", "avg") or any(not isinstance(a, ColumnRef) for a in made.args):
         return None
     if made.name != "count" and arg_types[0] in FLOATS:
+        return None
+    if any(NO_ORDER.search(t) for t in arg_types):  # equal and yet not the same, or not to be looked up
         return None
     choice = kept(replace(made, distinct=False), arg_types, aggregate.column.type, ctx.options)
     if choice is None:
@@ -414,7 +418,7 @@ def _merged(
         (
             *(Named.same(g) for g in groups),
             *((Named.same(c) for c in (existed, touched, *kept_old.values())) if with_old else ()),
-            *(Named(news[c.id], call(f"CAST({{0}} AS {c.type})", new_of[c.id])) for c in design.values),
+            *(Named(news[c.id], cast(new_of[c.id], c.type)) for c in design.values),
         ),
     )
     for slot in slots:
@@ -526,7 +530,7 @@ def _computed(op: Aggregate, source: Operator, design: _Design, ctx: DeltaContex
     items = [*_group_items(op, design.groups), Named(design.rows, ColumnRef(rows.id))]
     for slot, values in made:
         for column, value in zip(slot.columns, slot.accumulator.finish(values), strict=True):
-            items.append(Named(column, call(f"CAST({{0}} AS {column.type})", value)))
+            items.append(Named(column, cast(value, column.type)))
     return Project(grouped, tuple(items))
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from headwater.model.schema import Field, TableSchema
 from headwater.plan.expressions import Call, Column, ColumnRef, Expression, Literal
+from headwater.plan.forms import escaped
 from headwater.plan.operators import (
     Filter,
     Named,
@@ -36,6 +37,11 @@ WEIGHT = Column(FIRST_ID, "__w", "INT", nullable=False)
 def call(form: str, *args: Expression) -> Call:
     """Return a piece of SQL over expressions; `{0}`, `{1}` ... stand for them."""
     return Call("sql", args, form)
+
+
+def cast(value: Expression, type_: str) -> Call:
+    """Return `value` as that type; names of fields may hold braces."""
+    return call(f"CAST({{0}} AS {escaped(type_)})", value)
 
 
 def null_of(type_: str) -> Literal:

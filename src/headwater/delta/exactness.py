@@ -12,7 +12,7 @@ from headwater.delta.accumulators import FLOATS
 from headwater.delta.aggregates import ALGEBRAIC
 from headwater.delta.near import equalities
 from headwater.plan.expressions import Call, Column, ColumnRef, Expression
-from headwater.plan.operators import Aggregate, Expand, Generate, Join, Operator, Project, Top, Union, Window
+from headwater.plan.operators import Aggregate, Expand, Generate, Join, Operator, Project, Recursion, Top, Union, Window
 from headwater.plan.unique import unique_keys
 
 _SUMS = ALGEBRAIC - {"min", "max"}
@@ -36,6 +36,9 @@ def compared_sums(op: Operator) -> list[str]:
             return [f"ORDER BY {c.name}" for c in _deciding(op, ()) if c.id in inexact]
         case Aggregate():
             return _compared_by_aggregate(op)
+        case Recursion():  # its rows are counted, or compared before and after
+            inexact = _inexact(op)
+            return [f"WITH RECURSIVE ... ({c.name})" for c in op.columns if c.id in inexact]
         case _:
             return []
 
@@ -75,7 +78,7 @@ def _inexact(op: Operator) -> set[int]:
         made += [(c.column, any(_depends(a, below) for a in c.call.args)) for c in op.calls]
     elif isinstance(op, Generate):
         made += [(c, _depends(op.generator, below)) for c in op.columns]
-    elif isinstance(op, Union):
+    elif isinstance(op, Union | Recursion):
         made += [(c, any(b.output[i].id in below for b in op.inputs)) for i, c in enumerate(op.output)]
     below |= {c.id for c, depends in made if depends and c.type in FLOATS}
     return below & {c.id for c in op.output}

@@ -154,7 +154,10 @@ def _with_total_order(op: Window | Top, child: Operator, key: tuple[Column, ...]
 
 
 def _keyed_join(op: Join, key_of: Callable[[str], SourceKey], ids: _Ids) -> tuple[Operator, tuple[Column, ...] | None]:
-    """A pair is identified by its two rows, a left row alone by itself; of a side that is met once at most, the other side says it."""
+    """A pair is identified by its two rows, a left row alone by itself; of a side that is met once at most, the other side says it.
+
+    A full join has rows of either side alone. Where both keys may be NULL altogether, a column says that the left side is there.
+    """
     left, left_key = _keyed(op.left, key_of, ids)
     if left_key is None:
         return op, None
@@ -175,6 +178,10 @@ def _keyed_join(op: Join, key_of: Callable[[str], SourceKey], ids: _Ids) -> tupl
     if op.kind is JoinKind.INNER and _is_met_once(left_key, met):
         return _reordered(joined, op.output), right_key
     both = (*left_key, *right_key)
+    if op.kind is JoinKind.FULL and all(c.nullable for c in both):
+        there = ids.column("__there", "INT", nullable=False)
+        marked = Project(joined.left, (*(Named.same(c) for c in joined.left.output), Named(there, Literal("1"))))
+        joined, both = joined.with_inputs(marked, joined.right), (there, *both)
     if op.kind is not JoinKind.INNER:
         both = tuple(replace(c, nullable=True) for c in both)
     return _reordered(joined, op.output), both

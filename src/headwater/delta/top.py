@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from headwater.delta.accumulators import FLOATS, INTEGERS, negated
 from headwater.delta.aggregates import FIRST_ROWS
-from headwater.delta.context import Delta, DeltaContext, Term, call, drivers_of, weighted
+from headwater.delta.context import Delta, DeltaContext, Term, call, cast, drivers_of, weighted
 from headwater.plan.canonical import NO_ORDER
 from headwater.plan.expressions import AggregateCall, Column, ColumnRef, Expression, Literal, SortKey
 from headwater.plan.operators import (
@@ -77,8 +77,7 @@ def _rewritten(op: Operator, ids: Iterator[int]) -> Operator:
     return Project(
         each,
         tuple(
-            Named(c, call(f"CAST({{0}}.f{len(keys) + i} AS {c.type})", ColumnRef(one.id)))
-            for i, c in enumerate(op.output)
+            Named(c, cast(call(f"{{0}}.f{len(keys) + i}", ColumnRef(one.id)), c.type)) for i, c in enumerate(op.output)
         ),
     )
 

@@ -162,6 +162,36 @@ def _identity(value: str, kind: DataType, depth: int) -> str:
     return value
 
 
+@lru_cache(maxsize=65536)
+def exact_sql(value: str, ddl: str) -> str:
+    """Return an expression that is equal for values that no function tells apart: not for the two zeros, nor for maps in another order."""
+    return _exact(value, data_type(ddl), 0)
+
+
+def _exact(value: str, kind: DataType, depth: int) -> str:
+    var = f"e{depth}"
+    if isinstance(kind, FloatType | DoubleType):
+        return (
+            f"struct({value} AS v, {value} = 0 AND power({value}, -1D) < 0 AS z)"  # the inverse of a zero has its sign
+        )
+    if isinstance(kind, VariantType):
+        return f"struct({_identity(value, kind, depth)} AS v, schema_of_variant({value}) AS t)"
+    if isinstance(kind, MapType):
+        key = _exact(f"{var}.key", kind.keyType, depth + 1)
+        item = _exact(f"{var}.value", kind.valueType, depth + 1)
+        return f"transform(map_entries({value}), {var} -> struct({key} AS k, {item} AS v))"
+    if isinstance(kind, ArrayType):
+        inner = _exact(var, kind.elementType, depth + 1)
+        return value if inner == var else f"transform({value}, {var} -> {inner})"
+    if isinstance(kind, StructType):
+        parts = [_exact(f"{value}.{quoted(x.name)}", x.dataType, depth) for x in kind.fields]
+        if all(p == f"{value}.{quoted(x.name)}" for p, x in zip(parts, kind.fields, strict=True)):
+            return value
+        made = ", ".join(f"{p} AS f{i}" for i, p in enumerate(parts))
+        return f"if({value} IS NULL, NULL, struct({made}))"
+    return _identity(value, kind, depth)
+
+
 def _collated(kind: StringType) -> bool:
     return getattr(kind, "collation", "UTF8_BINARY") != "UTF8_BINARY"
 

@@ -98,7 +98,9 @@ def read_window_call(reader: Reader, node: Node, scope: Scope) -> ReadCall | Non
     call = aggregate_call(reader, node, scope)
     if call is None:
         return None
-    is_floating = _FLOATING.search(" ".join(function.fields.get("hw_arguments") or ()))
+    types = " ".join(function.fields.get("hw_arguments") or ())
+    # Spark adds up the BIGINTs of an average as DOUBLE; sums of shorter integers stay exact in it.
+    is_floating = _FLOATING.search(types) or (call.name in ("avg", "mean") and "BIGINT" in types)
     return _of_aggregate(
         call, is_sensitive=bool(is_floating) and call.name not in _EXACT and function.kind not in CANONICAL
     )

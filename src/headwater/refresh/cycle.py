@@ -23,7 +23,7 @@ from headwater.model.commit import Change, Commit, LeaseToken, MoveFrontier
 from headwater.model.sql import quoted
 from headwater.model.tables import ACTIVE, REREAD, RefreshAction, RefreshMode, RefreshRecord, StreamTable, Table
 from headwater.refresh.definition import Definition
-from headwater.refresh.evaluate import Evaluation, Outcome, check_failure
+from headwater.refresh.evaluate import Evaluation, Outcome, check_failure, in_full_instead
 from headwater.refresh.places import RefreshInput
 from headwater.refresh.template import filled
 from headwater.refresh.when_full import apply_when_full, is_unasked
@@ -150,8 +150,11 @@ class Refresher:
             with counting_jobs(self._ground.engine.spark) as counted:
                 try:
                     outcome = self._computed(snapshot, stream, definition, action)
-                except EndlessRecursionError as endless:
-                    action, reason = RefreshAction.FULL, str(endless).splitlines()[0]
+                except EvaluationError as stopped:
+                    why = None if action is RefreshAction.FULL else in_full_instead(stopped)
+                    if why is None:
+                        raise
+                    action, reason = RefreshAction.FULL, why
                     record = replace(record, action=action, reason=reason)
                     apply_when_full(table.name, stream.when_full, reason)
                     outcome = self._computed(snapshot, stream, definition, action)

@@ -33,6 +33,7 @@ from headwater.plan.printer import final_sql
 from headwater.plan.query import Query, RefusedQuery, read_query
 from headwater.plan.refusal import Code, Findings, Refusal
 from headwater.plan.scope import Session
+from headwater.plan.unique import is_collated
 from headwater.refresh.template import Template, printed
 
 SCALE = "__scale_"
@@ -147,14 +148,17 @@ def _with_groupable_keys(read: Query) -> Query | RefusedQuery:
     findings = Findings()
     for op in walk_operators(read.tree):
         for column in op.groups if isinstance(op, Aggregate) else ():
-            if "COLLATE" in column.type:
+            if is_collated(column):
                 detail = "Strings that the collation calls equal fall into one group; which of them names it depends on row order."
                 findings.refuse(Code.ORDER_DEPENDENT, f"GROUP BY {column.name}", detail)
             elif not is_key_type(column.type):
                 detail = f"A {column.type.partition('<')[0]} cannot be looked up by its value."
                 findings.refuse(Code.OPERATOR_NOT_SUPPORTED, f"GROUP BY {column.name}", detail)
         for column in op.columns if isinstance(op, Recursion) else ():
-            if not is_key_type(column.type):
+            if is_collated(column):
+                detail = "Its rows are counted, and strings that the collation calls equal would be counted as one."
+                findings.refuse(Code.ORDER_DEPENDENT, f"WITH RECURSIVE ... ({column.name})", detail)
+            elif not is_key_type(column.type):
                 detail = f"A {column.type.partition('<')[0]} cannot be looked up by its value."
                 findings.refuse(Code.OPERATOR_NOT_SUPPORTED, f"WITH RECURSIVE ... ({column.name})", detail)
         for text in compared_sums(op):

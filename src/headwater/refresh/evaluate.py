@@ -7,6 +7,7 @@ last state, both come out of one query.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from headwater.refresh.places import Places, RefreshInput, fields_of
 from headwater.refresh.template import LoopText, RowsText, StageText, Template, Text
 from headwater.store.layout import Bound, Layout, column_bounds
 from headwater.store.lookup import rows_of_keys
-from headwater.store.netting import copies_sql, net_changes_sql, net_sql
+from headwater.store.netting import copies_sql, net_changes_sql, net_exactly_sql
 from headwater.store.reading import Changes, Reader
 from headwater.store.rows import ACTION, CHANGED, HASH, WEIGHT, Rows, arrow_rows, changed_words, row_codes, touching
 from headwater.store.writing import Writer
@@ -44,6 +45,8 @@ _MANY_GROUPS = 4_000
 _SMALL_STATE = 1_000
 """So few groups are all merged with the changes of few rows: to find out first which of them change would be a query of its own."""
 _SMALL_CHANGE = 20_000
+_DATA_ERROR = re.compile(r"SQLSTATE: (22|23|P0)")
+"""Spark's classes of errors that a value causes, or a user's own check."""
 
 
 @dataclass(slots=True)
@@ -183,7 +186,7 @@ class Evaluation:
                 self._places.counts[place] = changes.count
                 relevant = _touching_sql(changes, words, fields)
             if netted:
-                net = f"({net_sql(relevant, fields)})"
+                net = f"({net_exactly_sql(relevant, fields)})"
                 columns = "".join(quoted(f.name) + ", " for f in fields)
                 relevant = f"({copies_sql(net, f'{columns}CAST(sign({WEIGHT}) AS INT) AS {WEIGHT}')})"
             self._places.relations["changes", table_id] = relevant
@@ -207,7 +210,7 @@ class Evaluation:
         fields = [f for f in rows.fields() if f.name != weight]
         columns = "".join(f.name + ", " for f in fields)
         signed = f"(SELECT {columns}{weight} AS {WEIGHT} FROM ({text}))"
-        return copies_sql(f"({net_sql(signed, fields)})", f"{columns}CAST(sign({WEIGHT}) AS INT) AS {weight}")
+        return copies_sql(f"({net_exactly_sql(signed, fields)})", f"{columns}CAST(sign({WEIGHT}) AS INT) AS {weight}")
 
     def _materialise(self, name: str, rows: Text, text: str | None) -> None:
         """Run `text` and let later ones read its rows as a stage: on the driver if they are few, in a file otherwise."""
@@ -546,6 +549,20 @@ def _state_rows(table: pa.Table, names: Sequence[str], groups: int) -> Rows:
 def _reads_pairs(template: Template, stage: StageText) -> bool:
     """Say whether a later text tells groups that appear or vanish from groups that last."""
     return any(f"NOT {stage.paired}" in t.sql for t in template.texts())
+
+
+def in_full_instead(error: EvaluationError) -> str | None:
+    """Return why a refresh that failed from changes may succeed in full; None if it cannot.
+
+    The terms of a join also meet rows that never were there together, and such pairs cancel in the end. An expression may fail on them
+    all the same: a quotient whose divisor is zero by now, of a row that is gone.
+    """
+    if isinstance(error, EndlessRecursionError):
+        return str(error).splitlines()[0]
+    detail = error.detail or ""
+    if "[HW50" in detail or not _DATA_ERROR.search(detail):
+        return None
+    return f"the changes could not be evaluated: {detail.strip().splitlines()[0]}"
 
 
 def check_failure(error: EvaluationError) -> Exception:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.engine.identity import identity_list, is_plain
+from headwater.engine.identity import exact_sql, identity_list
 from headwater.model.schema import Field
 from headwater.model.sql import quoted
 from headwater.store.rows import ACTION, WEIGHT
@@ -16,10 +16,19 @@ from headwater.store.rows import ACTION, WEIGHT
 
 def net_sql(view: str, fields: Sequence[Field], largest: Sequence[str] = ()) -> str:
     """Return the sum of weights per full tuple, and the largest value of some other columns; tuples that cancel are gone."""
-    groups = f"GROUP BY {', '.join(identity_list(fields))} " if fields else ""
+    return _net_sql(view, fields, identity_list(fields), largest)
+
+
+def net_exactly_sql(view: str, fields: Sequence[Field]) -> str:
+    """Return the sum of weights per full tuple of rows that are still computed with: what any function tells apart does not cancel."""
+    return _net_sql(view, fields, [exact_sql(quoted(f.name), f.type) for f in fields], ())
+
+
+def _net_sql(view: str, fields: Sequence[Field], identities: Sequence[str], largest: Sequence[str]) -> str:
+    groups = f"GROUP BY {', '.join(identities)} " if fields else ""
     columns = "".join(
-        (quoted(f.name) if is_plain(f.type) else f"any_value({quoted(f.name)}) AS {quoted(f.name)}") + ", "
-        for f in fields
+        (name if name == identity else f"any_value({name}) AS {name}") + ", "
+        for name, identity in zip((quoted(f.name) for f in fields), identities, strict=True)
     )
     columns += "".join(f"max({x}) AS {x}, " for x in largest)
     return f"SELECT {columns}CAST(sum({WEIGHT}) AS INT) AS {WEIGHT} FROM {view} {groups}HAVING sum({WEIGHT}) <> 0"
