@@ -7,8 +7,9 @@ so it is written in Java and compiled by the compiler that Spark brings along fo
 
 *Limits.* `WHERE r.a = <outer> ORDER BY ... LIMIT n` takes n rows for each outer row. Where <outer> is more than a column (a cast from INT
 to BIGINT that nobody wrote is enough) Spark 4.3 pulls the equality out and leaves a LIMIT for all rows together: most outer rows find
-nothing. Inside of `coalesce(...)` an equality stays where it is: rows are then matched before they are limited. What coalesces one value
-is that value, so the call is taken off again afterwards.
+nothing. Where one outer column is compared with two, the LIMIT divides the rows by the last of them alone. Inside of `coalesce(...)` an
+equality stays where it is: rows are then matched before they are limited. What coalesces one value is that value, so the call is taken
+off again afterwards.
 """
 
 from __future__ import annotations
@@ -52,8 +53,6 @@ import org.apache.spark.sql.catalyst.plans.logical.*;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 
 public class CorrelatedLimits extends scala.runtime.AbstractPartialFunction {
-    private final scala.runtime.AbstractPartialFunction filters = new Filters();
-
     public boolean isDefinedAt(Object expression) {
         return expression instanceof SubqueryExpression;
     }
@@ -65,7 +64,9 @@ public class CorrelatedLimits extends scala.runtime.AbstractPartialFunction {
         SubqueryExpression subquery = (SubqueryExpression) expression;
         LogicalPlan plan = (LogicalPlan) ((QueryPlan) subquery.plan()).transformAllExpressions(this);
         if (limits(plan)) {
-            plan = (LogicalPlan) ((TreeNode) plan).transformDown(filters);
+            java.util.Map compared = new java.util.HashMap();
+            count(plan, compared);
+            plan = (LogicalPlan) ((TreeNode) plan).transformDown(new Filters(compared));
         }
         return subquery.withNewPlan(plan);
     }
@@ -82,8 +83,31 @@ public class CorrelatedLimits extends scala.runtime.AbstractPartialFunction {
         return false;
     }
 
+    private static void count(LogicalPlan plan, java.util.Map compared) {
+        if (plan instanceof Filter) {
+            count(((Filter) plan).condition(), compared);
+        }
+        for (int i = 0; i < plan.children().size(); i++) {
+            count((LogicalPlan) plan.children().apply(i), compared);
+        }
+    }
+
+    private static void count(Expression expression, java.util.Map compared) {
+        ExprId outer = Equalities.known(expression);
+        if (outer != null) {
+            compared.put(outer, compared.containsKey(outer) ? Boolean.TRUE : Boolean.FALSE);
+        }
+        for (int i = 0; i < expression.children().size(); i++) {
+            count((Expression) expression.children().apply(i), compared);
+        }
+    }
+
     public static class Filters extends scala.runtime.AbstractPartialFunction {
-        private final scala.runtime.AbstractPartialFunction equalities = new Equalities();
+        private final scala.runtime.AbstractPartialFunction equalities;
+
+        public Filters(java.util.Map compared) {
+            this.equalities = new Equalities(compared);
+        }
 
         public boolean isDefinedAt(Object plan) {
             return plan instanceof Filter;
@@ -99,6 +123,12 @@ public class CorrelatedLimits extends scala.runtime.AbstractPartialFunction {
     }
 
     public static class Equalities extends scala.runtime.AbstractPartialFunction {
+        private final java.util.Map compared;
+
+        public Equalities(java.util.Map compared) {
+            this.compared = compared;
+        }
+
         public boolean isDefinedAt(Object expression) {
             if (!(expression instanceof EqualTo) && !(expression instanceof EqualNullSafe)) {
                 return false;
@@ -108,9 +138,23 @@ public class CorrelatedLimits extends scala.runtime.AbstractPartialFunction {
             if (!outer(left) && !outer(right)) {
                 return false;
             }
-            boolean isKnown = left instanceof Attribute && right instanceof OuterReference
-                || left instanceof OuterReference && right instanceof Attribute;
-            return !isKnown;
+            ExprId known = known(expression);
+            return known == null || compared.get(known) == Boolean.TRUE;
+        }
+
+        public static ExprId known(Object expression) {
+            if (!(expression instanceof EqualTo) && !(expression instanceof EqualNullSafe)) {
+                return null;
+            }
+            Expression left = (Expression) ((BinaryComparison) expression).left();
+            Expression right = (Expression) ((BinaryComparison) expression).right();
+            if (left instanceof Attribute && right instanceof OuterReference) {
+                return ((OuterReference) right).exprId();
+            }
+            if (left instanceof OuterReference && right instanceof Attribute) {
+                return ((OuterReference) left).exprId();
+            }
+            return null;
         }
 
         public Object applyOrElse(Object expression, scala.Function1 otherwise) {

@@ -122,6 +122,8 @@ def session_config(settings: Settings, scratch: Path, *, cores: int | None = Non
         "spark.scheduler.mode": "FAIR",
         # Compiled queries are kept: with Spark's 100, a few dozen stream tables would compile at every refresh.
         "spark.sql.codegen.cache.maxEntries": "5000",
+        # Each hash table and each sort takes a page at least, of 64 MB in a large heap: a broadcast of ten rows would keep as much.
+        "spark.buffer.pageSize": "1m",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Below this number of files the driver lists them itself, which costs no Spark job.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
