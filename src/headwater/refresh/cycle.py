@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -24,6 +24,7 @@ from headwater.model.sql import quoted
 from headwater.model.tables import ACTIVE, REREAD, RefreshAction, RefreshMode, RefreshRecord, StreamTable, Table
 from headwater.refresh.definition import Definition
 from headwater.refresh.evaluate import Evaluation, Outcome, check_failure, in_full_instead
+from headwater.refresh.moment import Moment, newest
 from headwater.refresh.places import RefreshInput
 from headwater.refresh.template import filled
 from headwater.refresh.when_full import apply_when_full, is_unasked
@@ -50,14 +51,6 @@ class RefreshReport:
     version: int
     rescanned_groups: int = 0
     bytes_written: int = 0
-
-
-def pending_sources(snapshot: Snapshot, stream: StreamTable) -> tuple[str, ...]:
-    """Return the sources that changed since the frontier."""
-    if stream.frontier is None:
-        return snapshot.sources.get(stream.table_id, ())
-    frontier = stream.frontier
-    return tuple(s for s in snapshot.sources.get(stream.table_id, ()) if snapshot.changed.get(s, 0) > frontier)
 
 
 def chosen(stream: StreamTable, definition: Definition, *, full: bool) -> tuple[RefreshAction, str]:
@@ -94,20 +87,19 @@ class Refresher:
             self._definitions.move_to_end(stream.definition)
         return found
 
-    def refresh(self, table_id: str, *, full: bool = False) -> RefreshReport:
-        """Bring one stream table up to date."""
+    def refresh(self, table_id: str, *, full: bool = False, at: Moment | None = None) -> RefreshReport:
+        """Bring one stream table up to date, or to the moment `at`, if it is not there yet."""
         began = time.perf_counter()
         snapshot = self._ground.catalog.snapshot()
         table, stream = _live(snapshot, table_id)
         definition = self.definition(stream)
-        if not full and not definition.always and not pending_sources(snapshot, stream):
+        reason = _nothing_to_do(snapshot, stream, definition, at or newest(snapshot))
+        if reason and not full:
             ms = (time.perf_counter() - began) * 1000
-            return RefreshReport(
-                table.name, RefreshAction.NO_DATA, 0, 0, 0, ms, "no source changed", 0, snapshot.version
-            )
+            return RefreshReport(table.name, RefreshAction.NO_DATA, 0, 0, 0, ms, reason, 0, snapshot.version)
         lease = self._lease(table)
         with self._ground.catalog.keep_lease(lease, self._ground.settings.lease_seconds):
-            return self._locked(table_id, lease, full, began)
+            return self._locked(table_id, lease, full, at, began)
 
     def _lease(self, table: Table) -> LeaseToken:
         name = f"refresh:{table.id}"
@@ -121,10 +113,11 @@ class Refresher:
             )
         return lease
 
-    def _locked(self, table_id: str, lease: LeaseToken, full: bool, began: float) -> RefreshReport:
+    def _locked(self, table_id: str, lease: LeaseToken, full: bool, at: Moment | None, began: float) -> RefreshReport:
         started_at = self._ground.catalog.now()
         snapshot = self._ground.catalog.snapshot()
         table, stream = _live(snapshot, table_id)
+        moment = at or newest(snapshot)
         definition = self.definition(stream)
         action, reason = chosen(stream, definition, full=full)
         record = RefreshRecord(
@@ -140,7 +133,7 @@ class Refresher:
             0,
             reason,
             stream.frontier,
-            snapshot.version,
+            moment.version,
         )
         jobs = 0
         outcome = Outcome(0)
@@ -149,7 +142,7 @@ class Refresher:
                 apply_when_full(table.name, stream.when_full, reason)
             with counting_jobs(self._ground.engine.spark) as counted:
                 try:
-                    outcome = self._computed(snapshot, stream, definition, action)
+                    outcome = self._computed(snapshot, moment, stream, definition, action)
                 except EvaluationError as stopped:
                     why = None if action is RefreshAction.FULL else in_full_instead(stopped)
                     if why is None:
@@ -157,9 +150,9 @@ class Refresher:
                     action, reason = RefreshAction.FULL, why
                     record = replace(record, action=action, reason=reason)
                     apply_when_full(table.name, stream.when_full, reason)
-                    outcome = self._computed(snapshot, stream, definition, action)
+                    outcome = self._computed(snapshot, moment, stream, definition, action)
             jobs = counted.count
-            changes, unmoved, write_ids = self._changes(snapshot, stream, outcome)
+            changes, unmoved, write_ids = self._changes(snapshot, moment, stream, outcome)
             visible = outcome.rows.get(table_id, Rows(0, 0, 0))
             duration = (time.perf_counter() - began) * 1000
             size = sum(c.batch.bytes for c in changes if hasattr(c, "batch"))
@@ -223,7 +216,7 @@ class Refresher:
         )
 
     def _changes(
-        self, snapshot: Snapshot, stream: StreamTable, outcome: Outcome
+        self, snapshot: Snapshot, moment: Moment, stream: StreamTable, outcome: Outcome
     ) -> tuple[list[Change], dict[str, int], tuple[str, ...]]:
         changes: list[Change] = []
         write_ids: list[str] = []
@@ -241,19 +234,20 @@ class Refresher:
             batch, ids = writer.batch(rows, table)
             changes.append(batch)
             write_ids += ids
-        changes.append(MoveFrontier(stream.table_id, stream.frontier, snapshot.version))
+        read = {s: moment.of(s) for s in snapshot.sources[stream.table_id] if moment.of(s) != moment.version}
+        changes.append(MoveFrontier(stream.table_id, stream.frontier, moment.version, read))
         return changes, unmoved, tuple(write_ids)
 
     # computing --------------------------------------------------------------------------------------------------------------
 
     def _computed(
-        self, snapshot: Snapshot, stream: StreamTable, definition: Definition, action: RefreshAction
+        self, snapshot: Snapshot, moment: Moment, stream: StreamTable, definition: Definition, action: RefreshAction
     ) -> Outcome:
         with self._ground.engine.worker() as worker:
             worker.configure(definition.meaning)
             if action is not RefreshAction.DIFFERENTIAL:
-                return self.whole(worker, snapshot, stream, definition)
-            given = self.refresh_input(snapshot, stream, definition)
+                return self.whole(worker, snapshot, moment, stream, definition)
+            given = self.refresh_input(snapshot, moment, stream, definition)
             try:
                 return self._evaluation(worker).differential(given)
             except EndlessRecursionError:
@@ -266,36 +260,42 @@ class Refresher:
         g = self._ground
         return Evaluation(worker, g.reader, g.writer, g.layout, g.settings.local_relation_max_rows)
 
-    def refresh_input(self, snapshot: Snapshot, stream: StreamTable, definition: Definition) -> RefreshInput:
+    def refresh_input(
+        self, snapshot: Snapshot, moment: Moment, stream: StreamTable, definition: Definition
+    ) -> RefreshInput:
         """Collect what the texts read."""
         assert definition.template is not None
         states = state_tables(snapshot, stream.table_id)
-        ids = [*snapshot.sources[stream.table_id], stream.table_id, *(t.id for t in states.values())]
+        read = snapshot.sources[stream.table_id]
+        ids = [*read, stream.table_id, *(t.id for t in states.values())]
         sources = self._ground.sources(snapshot, ids)
         return RefreshInput(
             target=sources[stream.table_id],
             template=definition.template,
             sources=sources,
             states={name: sources[t.id] for name, t in states.items()},
-            frontier=stream.frontier or 0,
+            since={s: stream.frontier_of(s) if stream.frontier is not None else 0 for s in read},
+            upto={s: moment.of(s) for s in read},
             version=snapshot.version,
         )
 
-    def whole(self, worker: Worker, snapshot: Snapshot, stream: StreamTable, definition: Definition) -> Outcome:
+    def whole(
+        self, worker: Worker, snapshot: Snapshot, moment: Moment, stream: StreamTable, definition: Definition
+    ) -> Outcome:
         """Compute everything afresh and publish the difference to what is there."""
         sources = self._ground.sources(snapshot, snapshot.sources[stream.table_id])
         rows_in = sum(s.table.row_count for s in sources.values())
         outcome = Outcome(rows_in)
         worker.size_for(rows_in)
         if definition.template is None or stream.mode is RefreshMode.FULL:
-            frame = self.full_query(worker, snapshot, definition, snapshot.version)
+            frame = self.full_query(worker, snapshot, definition, moment.of)
             target = self._ground.source(snapshot, snapshot.tables[stream.table_id])
             frame = worker.sql(
                 f"SELECT {', '.join(quoted(f.name) for f in target.table.schema.fields)} FROM {worker.view(frame)}"
             )
             outcome.add(target.table, self._difference(worker, snapshot, target, frame))
             return outcome
-        given = self.refresh_input(snapshot, stream, definition)
+        given = self.refresh_input(snapshot, moment, stream, definition)
         evaluation = self._evaluation(worker)
         for stage in definition.template.states:
             state = given.states[stage.name]
@@ -315,29 +315,37 @@ class Refresher:
         return outcome
 
     def full_query(
-        self, worker: Worker, snapshot: Snapshot, definition: Definition, version: int, *, measured: bool = False
+        self,
+        worker: Worker,
+        snapshot: Snapshot,
+        definition: Definition,
+        version_of: Callable[[str], int],
+        *,
+        measured: bool = False,
     ) -> Frame:
-        """Return the query's result over its sources at `version`; `measured`: with the scales of its floating-point sums."""
+        """Return the query's result over its sources, each at its version; `measured`: with the scales of its floating-point sums."""
         if definition.named:
-            frames = self.named_frames(worker, snapshot, definition.text, version)
+            frames = self.named_frames(worker, snapshot, definition.text, version_of)
             with named_views(worker, frames):
                 return worker.sql(definition.text)
 
         def place(kind: str, name: str, number: int) -> str:
             source = self._ground.source(snapshot, snapshot.tables[name])
-            return worker.view(self._ground.reader.state(worker, source, version, source.table.schema.visible))
+            return worker.view(self._ground.reader.state(worker, source, version_of(name), source.table.schema.visible))
 
         text = definition.measured if measured and definition.scales else definition.text
         return worker.sql(filled(text, place))
 
-    def named_frames(self, worker: Worker, snapshot: Snapshot, text: str, version: int) -> Mapping[str, Frame]:
+    def named_frames(
+        self, worker: Worker, snapshot: Snapshot, text: str, version_of: Callable[[str], int]
+    ) -> Mapping[str, Frame]:
         """Return the tables that a text may mean, under their names."""
         from headwater.source.mentions import mentioned_tables
 
         frames = {}
         for table in mentioned_tables(text, snapshot):
             source = self._ground.source(snapshot, table)
-            frames[table.name] = self._ground.reader.state(worker, source, version, table.schema.visible)
+            frames[table.name] = self._ground.reader.state(worker, source, version_of(table.id), table.schema.visible)
         return frames
 
     def _difference(self, worker: Worker, snapshot: Snapshot, source: Source, frame: Frame) -> Rows:
@@ -380,6 +388,15 @@ def difference_sql(old: str, new: str, table: Table) -> str:
         f"FROM (SELECT *, true AS __there FROM {old}) o FULL OUTER JOIN (SELECT *, true AS __there FROM {new}) n "
         f"ON {keys_equal_sql('o', 'n', key)}"
     )
+
+
+def _nothing_to_do(snapshot: Snapshot, stream: StreamTable, definition: Definition, moment: Moment) -> str | None:
+    """Return why a stream table needs no refresh to stand for the moment; None if it does."""
+    if stream.frontier is not None and stream.frontier > moment.version:
+        return "it stands for a later moment already"
+    if not definition.always and not moment.pending(stream, snapshot.sources[stream.table_id]):
+        return "no source changed"
+    return None
 
 
 def _live(snapshot: Snapshot, table_id: str) -> tuple[Table, StreamTable]:

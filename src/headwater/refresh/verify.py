@@ -61,7 +61,7 @@ def verified(ground: Ground, refresher: Refresher, snapshot: Snapshot, stream: S
     with ground.engine.worker() as worker:
         worker.configure(definition.meaning)
         worker.size_for(max([table.row_count, *(snapshot.tables[s].row_count for s in snapshot.sources[table.id])]))
-        expected = worker.view(refresher.full_query(worker, snapshot, definition, stream.frontier, measured=True))
+        expected = worker.view(refresher.full_query(worker, snapshot, definition, stream.frontier_of, measured=True))
         contents = worker.view(ground.reader.state(worker, ground.source(snapshot, table), snapshot.version))
         scales = [quoted(SCALE + n) for n in definition.scales]
         measured = "".join(f"{x}, " for x in scales)
