@@ -49,6 +49,7 @@ from headwater.refresh.moment import pending_sources
 from headwater.refresh.streams import StreamRequest, create_stream
 from headwater.refresh.verify import Verification, verified
 from headwater.refresh.when_full import full_notices, require_incremental, when_full_of
+from headwater.schedule.scheduler import Scheduler
 from headwater.settings import FloatMode, Settings
 from headwater.source import statements as st
 from headwater.source.dml import Change, Changer
@@ -390,6 +391,11 @@ class Warehouse:
         if report.action is not RefreshAction.NO_DATA:
             self._maintenance.after_change([table_id])
         return report
+
+    def scheduler(self) -> Scheduler:
+        """Return a scheduler of this warehouse: `tick` runs one round, `start` a thread that goes on until `stop`."""
+        self._require_open()
+        return Scheduler(self._ground, self._refresher, self._maintenance.after_change)
 
     def verify(self, name: str | None = None, *, progress: Callable[[str, int, int], None] | None = None) -> Any:
         """Compare a stream table with its query at its frontier; all of them without a name."""
