@@ -46,6 +46,7 @@ from headwater.refresh.cycle import Refresher, RefreshReport, chosen
 from headwater.refresh.definition import Planned, planned, require_mode, require_no_cycle
 from headwater.refresh.graph import dependents_of, topological
 from headwater.refresh.moment import pending_sources
+from headwater.refresh.scene import newest_scene
 from headwater.refresh.streams import StreamRequest, create_stream
 from headwater.refresh.verify import Verification, verified
 from headwater.refresh.when_full import full_notices, require_incremental, when_full_of
@@ -528,7 +529,9 @@ class Warehouse:
                     changer = Changer(tx, worker)
                     frames = {t.name: changer.visible(t) for t in mentioned_tables(text, snapshot)}
                 else:
-                    frames = dict(self._refresher.named_frames(worker, snapshot, text, lambda _: snapshot.version))
+                    frames = dict(
+                        self._refresher.computer.named_frames(worker, newest_scene(self._ground, snapshot), text)
+                    )
                 try:
                     with named_views(worker, frames):
                         return worker.sql(text)

@@ -113,3 +113,73 @@ def test_altering_keeps_the_versions_that_were_read(wh: Warehouse) -> None:
     after = wh.snapshot().streams[shares]
     assert before.frontiers == after.frontiers != {}
     assert wh.refresh("shares").action is RefreshAction.NO_DATA
+
+
+# together -------------------------------------------------------------------------------------------------------------------
+
+
+def test_tables_refreshed_together_appear_in_one_commit(wh: Warehouse) -> None:
+    group = ids(wh, "balances", "shares")
+    wh.sql("INSERT INTO moves VALUES (3, 1, 5)")
+    moment = newest(wh.snapshot())
+    wh.sql("INSERT INTO moves VALUES (4, 1, 100)")
+    before = wh.version
+    reports = wh._refresher.refresh_together(group, at=moment)
+    assert [(r.name, r.action, r.version) for r in reports] == [
+        ("balances", RefreshAction.DIFFERENTIAL, before + 1),
+        ("shares", RefreshAction.DIFFERENTIAL, before + 1),
+    ]
+    assert wh.version == before + 1
+    assert rows(wh, "shares") == [(1, 10, 15, 5), (2, -10, -10, 5), (3, 5, 15, 5)]
+    assert wh.verify("shares").equal
+    assert wh.snapshot().streams[group[1]].frontiers == {group[0]: before + 1}
+    reports = wh._refresher.refresh_together(group)
+    assert [r.action for r in reports] == [RefreshAction.DIFFERENTIAL] * 2
+    assert wh.verify("shares").equal
+    assert [r.action for r in wh._refresher.refresh_together(group)] == [RefreshAction.NO_DATA] * 2
+
+
+def test_many_rows_are_handed_on_in_files(wh: Warehouse) -> None:
+    group = ids(wh, "balances", "shares")
+    wh.sql("INSERT INTO moves SELECT 10 + id, id % 3000, 1 FROM range(6000)")
+    reports = wh._refresher.refresh_together(group)
+    assert [r.action for r in reports] == [RefreshAction.DIFFERENTIAL] * 2
+    assert reports[0].rows_inserted > 2900
+    assert wh.verify("balances").equal
+    assert wh.verify("shares").equal
+    wh.sql("DELETE FROM moves WHERE id >= 10")
+    wh._refresher.refresh_together(group)
+    assert wh.verify("shares").equal
+    assert len(rows(wh, "shares")) == 2
+
+
+def test_a_full_refresh_in_the_middle_hands_on_its_difference(wh: Warehouse) -> None:
+    wh.create_stream_table("whole", "SELECT account, sum(amount) AS a FROM moves GROUP BY account", refresh_mode="FULL")
+    wh.create_stream_table("above", "SELECT a, count(*) AS n FROM whole GROUP BY a", refresh_mode="DIFFERENTIAL")
+    group = ids(wh, "whole", "above")
+    wh.sql("UPDATE moves SET amount = 11 WHERE id = 1")
+    reports = wh._refresher.refresh_together(group)
+    assert [(r.action, r.rows_inserted, r.rows_deleted) for r in reports] == [
+        (RefreshAction.FULL, 1, 1),
+        (RefreshAction.DIFFERENTIAL, 1, 1),
+    ]
+    assert rows(wh, "above") == [(-10, 1), (11, 1)]
+    assert wh.verify("above").equal
+
+
+def test_if_one_fails_none_of_the_group_changes(wh: Warehouse) -> None:
+    wh.create_stream_table("inverse", "SELECT account, 100 DIV balance AS q FROM balances", refresh_mode="DIFFERENTIAL")
+    group = ids(wh, "balances", "inverse", "shares")
+    before = {n: rows(wh, n) for n in ("balances", "inverse", "shares")}
+    version = wh.version
+    wh.sql("UPDATE moves SET amount = 0 WHERE id = 1")
+    with pytest.raises(hw.errors.EvaluationError):
+        wh._refresher.refresh_together(group)
+    assert wh.version == version + 1
+    assert {n: rows(wh, n) for n in before} == before
+    assert [(r.table_id, r.status) for r in wh.history(limit=2)] == [(group[1], "FAILED"), (group[0], "ROLLED_BACK")]
+    assert [s.last_error is not None for s in wh.status() if s.kind == "stream"] == [False, True, False]
+    wh.sql("UPDATE moves SET amount = 4 WHERE id = 1")
+    wh._refresher.refresh_together(group)
+    assert rows(wh, "inverse") == [(1, 25), (2, -10)]
+    assert all(v.equal for v in wh.verify())
