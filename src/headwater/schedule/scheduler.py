@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -22,7 +23,10 @@ from headwater.refresh.cycle import Refresher, RefreshReport
 from headwater.refresh.moment import Moment, newest, pending_sources
 from headwater.schedule.due import Clock, due_tables
 from headwater.schedule.graph import Graph, empty_graph, rebuilt
+from headwater.schedule.rounds import Round, round_of
 from headwater.schedule.schedules import Schedule, schedule_of
+from headwater.schedule.units import Unit, units_of
+from headwater.schedule.workers import Inline, Workers
 from headwater.store.ground import Ground
 
 LOG = logging.getLogger("headwater.schedule")
@@ -48,6 +52,7 @@ class Scheduler:
         refresher: Refresher,
         after_refresh: Callable[[Iterable[str]], None],
         *,
+        workers: Workers | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._ground = ground
@@ -60,6 +65,10 @@ class Scheduler:
         self._schedules: dict[str, Schedule] = {}
         self._always: set[str] = set()
         self._dirty: set[str] = set()
+        self._running: set[str] = set()
+        self._running_units: set[Unit] = set()
+        self._workers = workers or Inline()
+        self._changed = threading.Condition(threading.RLock())
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -85,6 +94,7 @@ class Scheduler:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+        self._workers.close()
 
     def run(self, seen: Callable[[TickReport], None] | None = None) -> None:
         """Tick until `stop`."""
@@ -99,50 +109,87 @@ class Scheduler:
     # ticks ------------------------------------------------------------------------------------------------------------------
 
     def tick(self) -> TickReport:
-        """Refresh what is due now, to the version that is the newest now."""
+        """Refresh what is due now to the version that is the newest now, and wait until all of it is done."""
         began = time.perf_counter()
+        with self._changed:
+            round_, skipped = self._begun_round()
+            while True:
+                self._dispatch(round_)
+                if round_.is_over:
+                    break
+                if not self._can_begin(round_):
+                    self._changed.wait()
+        return self._report(round_, skipped, began)
+
+    def _begun_round(self) -> tuple[Round, list[tuple[str, str]]]:
+        """Look at the catalog and return what is to be done."""
         snapshot = self._ground.catalog.snapshot()
         self._look(snapshot)
-        candidates = self._graph.descendants(self._dirty) | self._dirty | self._always
+        graph = self._graph
+        candidates = graph.descendants(self._dirty) | self._dirty | self._always
         if not candidates:
-            return TickReport(snapshot.version, (time.perf_counter() - began) * 1000)
-        default = self._ground.settings.default_schedule_seconds
-        due = due_tables(self._graph, candidates, self._schedules, self._clock, self._now(), default)
-        refreshed: list[RefreshReport] = []
-        failed: list[tuple[str, str]] = []
-        skipped = [(snapshot.tables[n].name, "not due") for n in self._graph.order if n in self._dirty and n not in due]
-        moment = newest(snapshot)
-        for node in self._graph.order:
-            if node not in due or self._stop.is_set():
-                continue
-            stream = snapshot.streams[node]
-            if node not in self._always and not moment.pending(stream, self._graph.sources[node]):
-                continue
-            moment = self._refreshed(node, moment, refreshed, failed, snapshot)
-        return TickReport(
-            snapshot.version, (time.perf_counter() - began) * 1000, tuple(refreshed), tuple(failed), tuple(skipped)
-        )
+            return round_of(newest(snapshot), (), graph), []
+        settings = self._ground.settings
+        now = self._now()
+        due = due_tables(graph, candidates, self._schedules, self._clock, now, settings.default_schedule_seconds)
+        due -= graph.descendants(self._running) | self._running
+        groups = [d.members for d in graph.diamonds]
+        skipped = [(snapshot.tables[n].name, "not due") for n in graph.order if n in self._dirty and n not in due]
+        return round_of(newest(snapshot), units_of(graph, due, groups, fusible=due), graph), skipped
 
-    def _refreshed(
-        self,
-        node: str,
-        moment: Moment,
-        refreshed: list[RefreshReport],
-        failed: list[tuple[str, str]],
-        snapshot: Snapshot,
-    ) -> Moment:
-        self._clock.begun[node] = self._now()
+    def _can_begin(self, round_: Round) -> bool:
+        return bool(round_.ready()) and len(self._running_units) < self._workers.capacity
+
+    def _dispatch(self, round_: Round) -> None:
+        """Begin what may begin, as far as there are workers."""
+        for unit in round_.ready():
+            if self._stop.is_set():
+                round_.leave_out(unit, "the scheduler stops")
+                continue
+            if len(self._running_units) >= self._workers.capacity:
+                break
+            if unit not in round_.waits_for:
+                continue
+            moment = round_.begin(unit)
+            now = self._now()
+            self._clock.begun.update(dict.fromkeys(unit.members, now))
+            self._running_units.add(unit)
+            self._running.update(unit.members)
+            self._workers.submit(partial(self._run_unit, round_, unit, moment))
+
+    def _run_unit(self, round_: Round, unit: Unit, moment: Moment) -> None:
+        """Refresh a unit; whatever comes of it ends up in the round."""
         try:
-            report = self._refresher.refresh(node, at=moment)
-        except HeadwaterError as error:
-            failed.append((snapshot.tables[node].name, str(error)))
-            return moment
-        self._dirty.discard(node)
-        refreshed.append(report)
-        if report.action is RefreshAction.NO_DATA:
-            return moment
-        self._after_refresh([node])
-        return moment.with_refreshed(node, report.version) if report.rows_inserted or report.rows_deleted else moment
+            reports = self._refresher.refresh_together(unit.members, at=moment)
+            changed = [n for n, r in zip(unit.members, reports, strict=True) if r.action is not RefreshAction.NO_DATA]
+            if changed:
+                self._after_refresh(changed)
+        except Exception as error:
+            if not isinstance(error, HeadwaterError):
+                LOG.exception("refresh failed unit=%s", unit.key)
+            with self._changed:
+                self._over(unit)
+                round_.fail(unit, error)
+        else:
+            with self._changed:
+                self._over(unit)
+                self._dirty -= set(unit.members)
+                round_.done(unit, zip(unit.members, reports, strict=True))
+
+    def _over(self, unit: Unit) -> None:
+        self._running_units.discard(unit)
+        self._running -= set(unit.members)
+        self._changed.notify_all()
+
+    def _report(self, round_: Round, skipped: list[tuple[str, str]], began: float) -> TickReport:
+        names = self._snapshot.tables if self._snapshot is not None else {}
+        return TickReport(
+            round_.moment.version,
+            (time.perf_counter() - began) * 1000,
+            tuple(r for r in round_.refreshed if r.action is not RefreshAction.NO_DATA),
+            tuple((names[n].name, str(error)) for unit, error in round_.failed for n in unit.members),
+            (*skipped, *((names[n].name, reason) for n, reason in round_.left_out)),
+        )
 
     def _look(self, snapshot: Snapshot) -> None:
         """Take notice of what is new in the catalog."""
