@@ -96,6 +96,10 @@ class Settings(BaseSettings):
     """The relative rounding error that a maintained sum over floats may reach before its group is read again."""
     when_full: WhenFull = WhenFull.WARN
     """What new stream tables do where changes do not suffice: `refuse`, `warn` and compute in full, or `allow` it silently."""
+    scheduler_interval_seconds: Seconds = 0.5
+    """How long the scheduler waits between two looks at the catalog."""
+    default_schedule_seconds: Seconds = 1.0
+    """How often a stream table with a calculated schedule is due where nobody reads it."""
     shuffle_partitions: Count = 0
     """Shuffle partitions of the embedded Spark session; 0 means twice the cores, at least 8."""
     consumer_limit_rows: Count = 0

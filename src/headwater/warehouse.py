@@ -42,12 +42,15 @@ from headwater.model.tables import (
     TableKind,
     WhenFull,
 )
-from headwater.refresh.cycle import Refresher, RefreshReport, chosen, pending_sources
+from headwater.refresh.cycle import Refresher, RefreshReport, chosen
 from headwater.refresh.definition import Planned, planned, require_mode, require_no_cycle
 from headwater.refresh.graph import dependents_of, topological
+from headwater.refresh.moment import pending_sources
+from headwater.refresh.scene import newest_scene
 from headwater.refresh.streams import StreamRequest, create_stream
 from headwater.refresh.verify import Verification, verified
 from headwater.refresh.when_full import full_notices, require_incremental, when_full_of
+from headwater.schedule.scheduler import Scheduler
 from headwater.settings import FloatMode, Settings
 from headwater.source import statements as st
 from headwater.source.dml import Change, Changer
@@ -390,6 +393,11 @@ class Warehouse:
             self._maintenance.after_change([table_id])
         return report
 
+    def scheduler(self) -> Scheduler:
+        """Return a scheduler of this warehouse: `tick` runs one round, `start` a thread that goes on until `stop`."""
+        self._require_open()
+        return Scheduler(self._ground, self._refresher, self._maintenance.after_change)
+
     def verify(self, name: str | None = None, *, progress: Callable[[str, int, int], None] | None = None) -> Any:
         """Compare a stream table with its query at its frontier; all of them without a name."""
         snapshot = self.snapshot()
@@ -521,7 +529,9 @@ class Warehouse:
                     changer = Changer(tx, worker)
                     frames = {t.name: changer.visible(t) for t in mentioned_tables(text, snapshot)}
                 else:
-                    frames = dict(self._refresher.named_frames(worker, snapshot, text, snapshot.version))
+                    frames = dict(
+                        self._refresher.computer.named_frames(worker, newest_scene(self._ground, snapshot), text)
+                    )
                 try:
                     with named_views(worker, frames):
                         return worker.sql(text)

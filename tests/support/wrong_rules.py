@@ -341,7 +341,7 @@ def state_text_as_it_was(self: Places, read: Any, bounds: Any, given: RefreshInp
 
 def state_text_as_it_is(self: Places, read: Any, bounds: Any, given: RefreshInput) -> tuple[str, int]:
     """Read the old state of a table at the version refreshed to."""
-    return _state_text(self, read, bounds, replace(given, frontier=given.version))
+    return _state_text(self, read, bounds, replace(given, since=given.upto))
 
 
 _state_text = Places._state_text

@@ -66,9 +66,12 @@ def added_files(change: Change) -> tuple[DataFile, ...]:
 class Edit:
     """The changes of one commit at work on the counters of the tables it touches."""
 
-    def __init__(self, connection: Connection, version: int, now: float, states: dict[str, State]) -> None:
+    def __init__(
+        self, connection: Connection, version: int, revision: int, now: float, states: dict[str, State]
+    ) -> None:
         self._connection = connection
         self._version = version
+        self._progressed = version + revision
         self._now = now
         self._states = states
         self._entries = Entries(connection, version, now)
@@ -252,6 +255,7 @@ class Edit:
             "when_full": change.when_full.value,
             "definition": change.definition,
             "frontier": change.frontier,
+            "progressed": self._progressed,
         }
         # A new query starts afresh; with the old one, what was learned and the status stay.
         afresh = {"status": ACTIVE, "full_ms": None, "diff_ms": None, "last_error": None}
@@ -270,9 +274,12 @@ class Edit:
         else:
             kept = {} if old.query == change.query else afresh
             self._connection.execute(update(streams).where(mine).values(**definition, **kept))
-        self._connection.execute(delete(dependencies).where(dependencies.c.stream_id == change.table_id))
+        edges_of_mine = dependencies.c.stream_id == change.table_id
+        known = select(dependencies.c.source_id, dependencies.c.frontier).where(edges_of_mine)
+        read = {} if change.frontier is None else dict(iter(self._connection.execute(known)))
+        self._connection.execute(delete(dependencies).where(edges_of_mine))
         edges = [
-            {"stream_id": change.table_id, "position": position, "source_id": source}
+            {"stream_id": change.table_id, "position": position, "source_id": source, "frontier": read.get(source)}
             for position, source in enumerate(dict.fromkeys(change.sources))
         ]
         if edges:
@@ -284,17 +291,28 @@ class Edit:
             raise ValueError(
                 f"a frontier cannot move from {change.expected} to {change.new} at version {self._version}"
             )
-        self._check_readable(change.table_id, change.new)
+        read = {source: self._version if at is None else at for source, at in change.read.items()}
+        if any(at > self._version for at in read.values()):
+            raise ValueError(f"a source cannot be read at version {max(read.values())}, this one is {self._version}")
+        self._check_readable(change.table_id, min(change.new, *read.values()) if read else change.new)
         moved = (
             update(streams)
             .where(streams.c.table_id == change.table_id, streams.c.frontier.is_not_distinct_from(change.expected))
-            .values(frontier=change.new)
+            .values(frontier=change.new, progressed=self._progressed)
         )
         if self._connection.execute(moved).rowcount != 1:
             raise BusyError(
                 f'stream table "{name_of(self._connection, change.table_id)}" was refreshed by somebody else',
                 detail=f"Its frontier is not {change.expected} any more.",
                 hint="Nothing was changed; try again.",
+            )
+        edges = dependencies.c.stream_id == change.table_id
+        self._connection.execute(
+            update(dependencies).where(edges, dependencies.c.frontier.is_not(None)).values(frontier=None)
+        )
+        for source, at in read.items():
+            self._connection.execute(
+                update(dependencies).where(edges, dependencies.c.source_id == source).values(frontier=at)
             )
 
     def _check_readable(self, table_id: str, frontier: int) -> None:

@@ -42,7 +42,7 @@ class Committer:
             .values(
                 version=warehouse.c.version + 1, generation=warehouse.c.generation + bindparam("step", type_=BigInteger)
             )
-            .returning(warehouse.c.version, warehouse.c.generation, database.now)
+            .returning(warehouse.c.version, warehouse.c.generation, warehouse.c.revision, database.now)
         )
 
     def publish(self, commit: Commit) -> int:
@@ -58,7 +58,7 @@ class Committer:
 
     def _publish(self, connection: Connection, commit: Commit, uid: str) -> int:
         step = int(any(isinstance(change, DEFINITIONS) for change in commit.changes))
-        version, generation, now = connection.execute(self._take_version, {"step": step}).one()
+        version, generation, revision, now = connection.execute(self._take_version, {"step": step}).one()
         _check_generation(commit, generation - step)
         _check_leases(connection, commit.leases, now)
         states = load_states(connection, {*commit.unmoved, *touched(commit.changes)}, version)
@@ -66,7 +66,7 @@ class Committer:
         _close_writes(connection, commit.write_ids)
         new_files = (file for change in commit.changes for file in added_files(change))
         check_written(connection, new_files, frozenset(commit.write_ids))
-        edit = Edit(connection, version, now, states)
+        edit = Edit(connection, version, revision, now, states)
         for change in commit.changes:
             edit.apply(change)
         edit.finish()

@@ -27,7 +27,8 @@ def set_costs(database: Database, table_id: str, full_ms: float | None, diff_ms:
 def _note(database: Database, table_id: str, values: dict[str, Any]) -> None:
     def work(connection: Connection) -> None:
         # The row of `warehouse` first, as every commit does: one order of locks means no deadlock.
-        connection.execute(update(warehouse).values(revision=warehouse.c.revision + 1))
-        connection.execute(update(streams).where(streams.c.table_id == table_id).values(**values))
+        taken = update(warehouse).values(revision=warehouse.c.revision + 1)
+        now = connection.execute(taken.returning(warehouse.c.version + warehouse.c.revision)).scalar_one()
+        connection.execute(update(streams).where(streams.c.table_id == table_id).values(progressed=now, **values))
 
     database.write(work)

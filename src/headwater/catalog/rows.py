@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from headwater.model.schema import TableSchema
@@ -98,9 +100,10 @@ def batch_of(row: Sequence[Any]) -> Batch:
     return Batch(row[0], row[1], _FORMATS[row[2]], row[3], row[4], row[5], bool(row[6]), None, *row[7:])
 
 
-def stream_of(row: Sequence[Any]) -> StreamTable:
-    """Make a stream table from the columns of `streams`, in their order."""
-    return StreamTable(row[0], row[1], RefreshMode(row[2]), row[3], WhenFull(row[4]), *row[5:])
+def stream_of(row: Sequence[Any], frontiers: Mapping[str, int]) -> StreamTable:
+    """Make a stream table from the columns of `streams` up to `last_error`, in their order."""
+    made = StreamTable(row[0], row[1], RefreshMode(row[2]), row[3], WhenFull(row[4]), *row[5:11])
+    return replace(made, frontiers=MappingProxyType(frontiers)) if frontiers else made
 
 
 def record_row(record: RefreshRecord) -> dict[str, Any]:

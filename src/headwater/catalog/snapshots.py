@@ -56,6 +56,8 @@ NEWER = (
 
 STREAMS = select(streams)
 
+RECENT = streams.c.progressed > bindparam("progressed", type_=BigInteger)
+
 PROGRESS = select(
     streams.c.table_id,
     streams.c.frontier,
@@ -63,11 +65,17 @@ PROGRESS = select(
     streams.c.full_ms,
     streams.c.diff_ms,
     streams.c.last_error,
-)
+).where(RECENT)
 
 EDGES = select(dependencies.c.stream_id, dependencies.c.source_id).order_by(
     dependencies.c.stream_id, dependencies.c.position
 )
+
+FRONTIERS = select(dependencies.c.stream_id, dependencies.c.source_id, dependencies.c.frontier).where(
+    dependencies.c.frontier.is_not(None)
+)
+
+RECENT_FRONTIERS = FRONTIERS.join(streams, streams.c.table_id == dependencies.c.stream_id).where(RECENT)
 
 NUMBERS = select(warehouse.c.version, warehouse.c.generation, warehouse.c.revision)
 
@@ -125,7 +133,7 @@ def _head(connection: Connection) -> Head:
 def _newest(connection: Connection, kept: tuple[Head, Snapshot] | None) -> tuple[Head, Snapshot]:
     now = _head(connection)
     if kept is not None and kept[0].generation == now.generation and kept[0].version <= now.version:
-        return now, _advanced(connection, kept[1], now.version)
+        return now, _advanced(connection, *kept, now.version)
     return now, _read(connection, now.version, now.generation)
 
 
@@ -149,7 +157,8 @@ def _read(connection: Connection, version: int, generation: int) -> Snapshot:
             row_id,
         )
         changed[id_] = change
-    defined = [stream_of(row) for row in connection.execute(STREAMS)]
+    read = _frontiers(connection.execute(FRONTIERS))
+    defined = [stream_of(row, read.get(row[0], {})) for row in connection.execute(STREAMS)]
     edges = [(stream, source) for stream, source in connection.execute(EDGES) if stream in live]
     return Snapshot(
         version=version,
@@ -163,8 +172,8 @@ def _read(connection: Connection, version: int, generation: int) -> Snapshot:
     )
 
 
-def _advanced(connection: Connection, old: Snapshot, version: int) -> Snapshot:
-    """Return `old` moved on to `version`; definitions are the same, counters and frontiers may differ."""
+def _advanced(connection: Connection, head: Head, old: Snapshot, version: int) -> Snapshot:
+    """Return `old`, read at `head`, moved on to `version`; definitions are the same, counters and frontiers may differ."""
     live = dict(old.tables)
     changed = dict(old.changed)
     for table_id, moved, base, rows, hash_, row_id, change in connection.execute(
@@ -184,24 +193,35 @@ def _advanced(connection: Connection, old: Snapshot, version: int) -> Snapshot:
         version=version,
         tables=MappingProxyType(live),
         changed=MappingProxyType(changed),
-        streams=_progressed(old.streams, connection.execute(PROGRESS).all()),
+        streams=_progressed(connection, head.version + head.revision, old.streams),
     )
 
 
-def _progressed(old: Mapping[str, StreamTable], rows: Iterable[Any]) -> Mapping[str, StreamTable]:
-    return MappingProxyType(
-        {
-            table_id: replace(
-                old[table_id],
-                frontier=frontier,
-                status=status,
-                full_ms=full_ms,
-                diff_ms=diff_ms,
-                last_error=last_error,
-            )
-            for table_id, frontier, status, full_ms, diff_ms, last_error in rows
-        }
-    )
+def _progressed(connection: Connection, since: int, old: Mapping[str, StreamTable]) -> Mapping[str, StreamTable]:
+    """Return the stream tables of which those that progressed since then are read again."""
+    rows = connection.execute(PROGRESS, {"progressed": since}).all()
+    if not rows:
+        return old
+    read = _frontiers(connection.execute(RECENT_FRONTIERS, {"progressed": since}))
+    found = dict(old)
+    for table_id, frontier, status, full_ms, diff_ms, last_error in rows:
+        found[table_id] = replace(
+            old[table_id],
+            frontier=frontier,
+            status=status,
+            full_ms=full_ms,
+            diff_ms=diff_ms,
+            last_error=last_error,
+            frontiers=MappingProxyType(read.get(table_id, {})),
+        )
+    return MappingProxyType(found)
+
+
+def _frontiers(rows: Iterable[Any]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for stream, source, frontier in rows:
+        found.setdefault(stream, {})[source] = frontier
+    return found
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:

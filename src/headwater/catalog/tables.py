@@ -28,7 +28,7 @@ from sqlalchemy import (
     text,
 )
 
-FORMAT = 2
+FORMAT = 3
 """The format this code reads and writes: the number of its last migration."""
 
 metadata = MetaData(
@@ -192,7 +192,10 @@ streams = Table(
     Column("full_ms", Double),
     Column("diff_ms", Double),
     Column("last_error", Text),
+    Column("progressed", Counter, nullable=False, server_default="0"),
+    Index("ix_streams_progressed", "progressed"),
 )
+"""`progressed` is version plus revision of the catalog when the row was last written: what is newer than a kept snapshot."""
 
 dependencies = Table(
     "dependencies",
@@ -200,8 +203,10 @@ dependencies = Table(
     Column("stream_id", Identifier, ForeignKey("tables.id"), primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("source_id", Identifier, ForeignKey("tables.id"), nullable=False),
+    Column("frontier", Counter),
     Index("ix_dependencies_source_id", "source_id"),
 )
+"""`frontier` is the version at which the source was read, where that is not the frontier of the stream table."""
 
 history = Table(
     "history",

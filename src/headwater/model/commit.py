@@ -5,6 +5,7 @@ The catalog applies a `Commit` in one transaction or not at all. What is not in 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headwater.model.schema import TableSchema
@@ -99,11 +100,15 @@ class DefineStream:
 
 @dataclass(frozen=True, slots=True)
 class MoveFrontier:
-    """The stream table now stands for version `new`; it must have stood for `expected`."""
+    """The stream table now stands for version `new`; it must have stood for `expected`.
+
+    `read` names the sources that were read at another version than `new`; None is the version of this commit.
+    """
 
     table_id: str
     expected: int | None
     new: int
+    read: Mapping[str, int | None] = field(default_factory=dict)
 
 
 Change = CreateTable | DropTable | SetSchema | AddBatch | ReplaceBase | ReplaceBatches | DefineStream | MoveFrontier

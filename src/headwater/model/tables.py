@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from headwater.model.schema import TableSchema
@@ -133,7 +134,11 @@ REREAD = "REREAD"
 
 @dataclass(frozen=True, slots=True)
 class StreamTable:
-    """The definition of a stream table and how far it has come. `frontier` is the version its contents stand for."""
+    """The definition of a stream table and how far it has come.
+
+    `frontier` is the version its contents stand for. A source in `frontiers` was read at the version given there: a stream table
+    whose own contents stand for that moment, and were committed later.
+    """
 
     table_id: str
     query: str
@@ -146,6 +151,13 @@ class StreamTable:
     full_ms: float | None = None
     diff_ms: float | None = None
     last_error: str | None = None
+    frontiers: Mapping[str, int] = field(default_factory=dict)
+
+    def frontier_of(self, source_id: str) -> int:
+        """Return the version at which a source was read; the table must have been populated."""
+        if self.frontier is None:
+            raise ValueError(f"stream table {self.table_id} is not populated")
+        return self.frontiers.get(source_id, self.frontier)
 
 
 @dataclass(frozen=True, slots=True)

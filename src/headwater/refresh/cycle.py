@@ -9,28 +9,24 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 
 from headwater.catalog import CommitUnknownError, Snapshot
-from headwater.engine.identity import equal_sql, keys_equal_sql
 from headwater.engine.jobs import counting_jobs
-from headwater.engine.texts import named_views
-from headwater.engine.worker import Frame, Worker
-from headwater.errors import BusyError, EndlessRecursionError, EvaluationError
-from headwater.model.commit import Change, Commit, LeaseToken, MoveFrontier
-from headwater.model.sql import quoted
+from headwater.errors import BusyError, EvaluationError
+from headwater.model.commit import AddBatch, Change, Commit, LeaseToken, MoveFrontier
 from headwater.model.tables import ACTIVE, REREAD, RefreshAction, RefreshMode, RefreshRecord, StreamTable, Table
+from headwater.refresh.computing import Computer
 from headwater.refresh.definition import Definition
-from headwater.refresh.evaluate import Evaluation, Outcome, check_failure, in_full_instead
-from headwater.refresh.places import RefreshInput
-from headwater.refresh.template import filled
+from headwater.refresh.evaluate import Outcome, check_failure, in_full_instead
+from headwater.refresh.moment import Moment, newest
+from headwater.refresh.scene import Scene
 from headwater.refresh.when_full import apply_when_full, is_unasked
 from headwater.store.ground import Ground
-from headwater.store.netting import net_changes_sql
-from headwater.store.reading import Source
-from headwater.store.rows import ACTION, WEIGHT, Rows
+from headwater.store.rows import Rows
 
 LOG = logging.getLogger("headwater.refresh")
 
@@ -50,14 +46,6 @@ class RefreshReport:
     version: int
     rescanned_groups: int = 0
     bytes_written: int = 0
-
-
-def pending_sources(snapshot: Snapshot, stream: StreamTable) -> tuple[str, ...]:
-    """Return the sources that changed since the frontier."""
-    if stream.frontier is None:
-        return snapshot.sources.get(stream.table_id, ())
-    frontier = stream.frontier
-    return tuple(s for s in snapshot.sources.get(stream.table_id, ()) if snapshot.changed.get(s, 0) > frontier)
 
 
 def chosen(stream: StreamTable, definition: Definition, *, full: bool) -> tuple[RefreshAction, str]:
@@ -80,6 +68,7 @@ class Refresher:
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
+        self.computer = Computer(ground)
         self._definitions: OrderedDict[str, Definition] = OrderedDict()
 
     def definition(self, stream: StreamTable) -> Definition:
@@ -94,20 +83,45 @@ class Refresher:
             self._definitions.move_to_end(stream.definition)
         return found
 
-    def refresh(self, table_id: str, *, full: bool = False) -> RefreshReport:
-        """Bring one stream table up to date."""
+    def refresh(self, table_id: str, *, full: bool = False, at: Moment | None = None) -> RefreshReport:
+        """Bring one stream table up to date, or to the moment `at`, if it is not there yet."""
+        return self.refresh_together((table_id,), full=full, at=at)[0]
+
+    def refresh_together(
+        self, table_ids: Sequence[str], *, full: bool = False, at: Moment | None = None
+    ) -> list[RefreshReport]:
+        """Bring stream tables to one moment in one commit: all of them, or none. Those that others read come first."""
         began = time.perf_counter()
         snapshot = self._ground.catalog.snapshot()
-        table, stream = _live(snapshot, table_id)
-        definition = self.definition(stream)
-        if not full and not definition.always and not pending_sources(snapshot, stream):
+        moment = at or newest(snapshot)
+        if not full and not any(self._has_work(snapshot, moment, i) for i in table_ids):
             ms = (time.perf_counter() - began) * 1000
-            return RefreshReport(
-                table.name, RefreshAction.NO_DATA, 0, 0, 0, ms, "no source changed", 0, snapshot.version
-            )
-        lease = self._lease(table)
-        with self._ground.catalog.keep_lease(lease, self._ground.settings.lease_seconds):
-            return self._locked(table_id, lease, full, began)
+            return [self._nothing(snapshot, moment, i, ms) for i in table_ids]
+        with ExitStack() as held:
+            leases = self._leases(snapshot, table_ids, held)
+            snapshot = self._ground.catalog.snapshot()
+            group = _Group(Scene(self._ground, snapshot, at or newest(snapshot)), leases)
+            held.callback(self._ground.reader.forget, group.foreseen)
+            return self._locked(group, table_ids, full)
+
+    def _has_work(self, snapshot: Snapshot, moment: Moment, table_id: str) -> bool:
+        _, stream = _live(snapshot, table_id)
+        return _idle_reason(snapshot, stream, self.definition(stream), moment) is None
+
+    def _nothing(self, snapshot: Snapshot, moment: Moment, table_id: str, ms: float) -> RefreshReport:
+        table, stream = _live(snapshot, table_id)
+        reason = _idle_reason(snapshot, stream, self.definition(stream), moment) or ""
+        return RefreshReport(table.name, RefreshAction.NO_DATA, 0, 0, 0, ms, reason, 0, snapshot.version)
+
+    def _leases(self, snapshot: Snapshot, table_ids: Sequence[str], held: ExitStack) -> tuple[LeaseToken, ...]:
+        """Take the leases of all tables, always in the same order, and keep them for as long as `held` is open."""
+        catalog, seconds = self._ground.catalog, self._ground.settings.lease_seconds
+        taken = []
+        for table_id in sorted(table_ids):
+            lease = self._lease(_live(snapshot, table_id)[0])
+            held.enter_context(catalog.keep_lease(lease, seconds))
+            taken.append(lease)
+        return tuple(taken)
 
     def _lease(self, table: Table) -> LeaseToken:
         name = f"refresh:{table.id}"
@@ -121,265 +135,217 @@ class Refresher:
             )
         return lease
 
-    def _locked(self, table_id: str, lease: LeaseToken, full: bool, began: float) -> RefreshReport:
-        started_at = self._ground.catalog.now()
-        snapshot = self._ground.catalog.snapshot()
-        table, stream = _live(snapshot, table_id)
-        definition = self.definition(stream)
-        action, reason = chosen(stream, definition, full=full)
-        record = RefreshRecord(
-            table_id,
-            started_at,
-            started_at,
-            action,
-            "FAILED",
-            0,
-            0,
-            0,
-            0.0,
-            0,
-            reason,
-            stream.frontier,
-            snapshot.version,
-        )
-        jobs = 0
-        outcome = Outcome(0)
+    def _locked(self, group: _Group, table_ids: Sequence[str], full: bool) -> list[RefreshReport]:
+        """Compute one table after the other, and commit them all."""
+        catalog = self._ground.catalog
         try:
-            if is_unasked(stream, action, full=full):
-                apply_when_full(table.name, stream.when_full, reason)
-            with counting_jobs(self._ground.engine.spark) as counted:
-                try:
-                    outcome = self._computed(snapshot, stream, definition, action)
-                except EvaluationError as stopped:
-                    why = None if action is RefreshAction.FULL else in_full_instead(stopped)
-                    if why is None:
-                        raise
-                    action, reason = RefreshAction.FULL, why
-                    record = replace(record, action=action, reason=reason)
-                    apply_when_full(table.name, stream.when_full, reason)
-                    outcome = self._computed(snapshot, stream, definition, action)
-            jobs = counted.count
-            changes, unmoved, write_ids = self._changes(snapshot, stream, outcome)
-            visible = outcome.rows.get(table_id, Rows(0, 0, 0))
-            duration = (time.perf_counter() - began) * 1000
-            size = sum(c.batch.bytes for c in changes if hasattr(c, "batch"))
-            record = replace(
-                record,
-                finished_at=self._ground.catalog.now(),
-                status="COMPLETED",
-                rows_in=outcome.rows_in,
-                rows_inserted=visible.inserts,
-                rows_deleted=visible.deletes,
-                duration_ms=duration,
-                spark_jobs=jobs,
-                bytes_written=size,
-            )
-            version = self._ground.catalog.commit(
-                Commit(tuple(changes), unmoved, leases=(lease,), write_ids=write_ids, history=(record,))
-            )
+            for table_id in table_ids:
+                self._compute(group, table_id, full)
+            committing = time.perf_counter()
+            version = catalog.commit(group.commit()) if group.works else group.scene.snapshot.version
+            took = (time.perf_counter() - committing) * 1000
         except Exception as error:
             if not isinstance(error, CommitUnknownError):
-                for rows in outcome.rows.values():
-                    self._ground.writer.discard(rows)
-            duration = (time.perf_counter() - began) * 1000
-            failed = replace(
-                record, finished_at=self._ground.catalog.now(), status="FAILED", duration_ms=duration, error=str(error)
-            )
-            self._ground.catalog.record(failed)
-            if not isinstance(error, BusyError):
-                self._ground.catalog.set_stream_status(table_id, stream.status, str(error).splitlines()[0])
-            LOG.warning(
-                "refresh failed table=%s action=%s error=%s", table.name, action.value, str(error).splitlines()[0]
-            )
+                for work in group.works:
+                    for rows in work.outcome.rows.values():
+                        self._ground.writer.discard(rows)
+            self._note_failure(group, error)
             if isinstance(error, EvaluationError):
                 raise check_failure(error) from error
             raise
-        duration = (time.perf_counter() - began) * 1000
-        if stream.status != ACTIVE or stream.last_error:
-            self._ground.catalog.set_stream_status(table_id, ACTIVE, None)
-        LOG.info(
-            "refreshed table=%s action=%s rows_in=%d inserted=%d deleted=%d ms=%.0f jobs=%d version=%d",
-            table.name,
-            action.value,
-            outcome.rows_in,
-            visible.inserts,
-            visible.deletes,
-            duration,
-            jobs,
-            version,
-        )
-        return RefreshReport(
-            table.name,
-            action,
-            outcome.rows_in,
-            visible.inserts,
-            visible.deletes,
-            duration,
-            reason,
-            jobs,
-            version,
-            outcome.rescanned_groups,
-            size,
-        )
+        for work in group.works:
+            if work.stream.status != ACTIVE or work.stream.last_error:
+                catalog.set_stream_status(work.table.id, ACTIVE, None)
+            work.duration_ms += took / len(group.works)
+            work.log(version)
+        done = {w.table.id: w.report(version) for w in group.works}
+        return [
+            done[i] if i in done else self._nothing(group.scene.snapshot, group.scene.moment, i, 0.0) for i in table_ids
+        ]
 
-    def _changes(
-        self, snapshot: Snapshot, stream: StreamTable, outcome: Outcome
-    ) -> tuple[list[Change], dict[str, int], tuple[str, ...]]:
-        changes: list[Change] = []
-        write_ids: list[str] = []
-        unmoved = {stream.table_id: snapshot.tables[stream.table_id].moved}
-        writer = self._ground.writer
+    def _compute(self, group: _Group, table_id: str, full: bool) -> None:
+        """Compute one table of a group, if it has something to do."""
+        scene = group.scene
+        table, stream = _live(scene.snapshot, table_id)
+        definition = self.definition(stream)
+        if not full and _idle_reason(scene.snapshot, stream, definition, scene.moment) is not None:
+            return
+        action, reason = chosen(stream, definition, full=full)
+        work = _Work(table, stream, scene.moment, self._ground.catalog.now(), action, reason)
+        group.works.append(work)
+        if is_unasked(stream, action, full=full):
+            apply_when_full(table.name, stream.when_full, reason)
+        with counting_jobs(self._ground.engine.spark) as counted:
+            try:
+                work.outcome = self.computer.computed(scene, stream, definition, action)
+            except EvaluationError as stopped:
+                why = None if action is RefreshAction.FULL else in_full_instead(stopped)
+                if why is None:
+                    raise
+                work.action, work.reason = RefreshAction.FULL, why
+                apply_when_full(table.name, stream.when_full, why)
+                work.outcome = self.computer.computed(scene, stream, definition, work.action)
+        work.jobs = counted.count
+        added = self._store(work, scene)
+        if added is not None:
+            group.scene = scene.with_foreseen(added)
+            group.foreseen.append(added.batch.id)
+        work.finish(self._ground.catalog.now())
+
+    def _store(self, work: _Work, scene: Scene) -> AddBatch | None:
+        """Write the rows of a refresh, and return those of the stream table itself."""
+        writer, outcome, stream = self._ground.writer, work.outcome, work.stream
+        work.unmoved[stream.table_id] = scene.snapshot.tables[stream.table_id].moved
         with ThreadPoolExecutor(2) as pool:  # most of writing runs outside of Python's lock
             written = {i: pool.submit(writer.stored, r, outcome.tables[i]) for i, r in outcome.rows.items() if r.count}
         outcome.rows.update({i: w.result() for i, w in written.items() if w.exception() is None})
+        visible = None
         for table_id, rows in outcome.rows.items():
             table = outcome.tables[table_id]
-            unmoved[table_id] = table.moved
+            work.unmoved[table_id] = table.moved
             if rows.count == 0:
                 continue
             written[table_id].result()
             batch, ids = writer.batch(rows, table)
-            changes.append(batch)
-            write_ids += ids
-        changes.append(MoveFrontier(stream.table_id, stream.frontier, snapshot.version))
-        return changes, unmoved, tuple(write_ids)
+            work.changes.append(batch)
+            work.write_ids += ids
+            if table_id == stream.table_id:
+                visible = batch
+        moment = scene.moment
+        read: dict[str, int | None] = {
+            s: None if s in scene.foreseen else moment.of(s)
+            for s in scene.snapshot.sources[stream.table_id]
+            if moment.of(s) != moment.version
+        }
+        work.changes.append(MoveFrontier(stream.table_id, stream.frontier, moment.version, read))
+        return visible
 
-    # computing --------------------------------------------------------------------------------------------------------------
-
-    def _computed(
-        self, snapshot: Snapshot, stream: StreamTable, definition: Definition, action: RefreshAction
-    ) -> Outcome:
-        with self._ground.engine.worker() as worker:
-            worker.configure(definition.meaning)
-            if action is not RefreshAction.DIFFERENTIAL:
-                return self.whole(worker, snapshot, stream, definition)
-            given = self.refresh_input(snapshot, stream, definition)
-            try:
-                return self._evaluation(worker).differential(given)
-            except EndlessRecursionError:
-                raise
-            except EvaluationError:
-                # A row that cannot be evaluated may be gone again: then nothing is wrong with what is left.
-                return self._evaluation(worker).differential(given, netted=True)
-
-    def _evaluation(self, worker: Worker) -> Evaluation:
-        g = self._ground
-        return Evaluation(worker, g.reader, g.writer, g.layout, g.settings.local_relation_max_rows)
-
-    def refresh_input(self, snapshot: Snapshot, stream: StreamTable, definition: Definition) -> RefreshInput:
-        """Collect what the texts read."""
-        assert definition.template is not None
-        states = state_tables(snapshot, stream.table_id)
-        ids = [*snapshot.sources[stream.table_id], stream.table_id, *(t.id for t in states.values())]
-        sources = self._ground.sources(snapshot, ids)
-        return RefreshInput(
-            target=sources[stream.table_id],
-            template=definition.template,
-            sources=sources,
-            states={name: sources[t.id] for name, t in states.items()},
-            frontier=stream.frontier or 0,
-            version=snapshot.version,
-        )
-
-    def whole(self, worker: Worker, snapshot: Snapshot, stream: StreamTable, definition: Definition) -> Outcome:
-        """Compute everything afresh and publish the difference to what is there."""
-        sources = self._ground.sources(snapshot, snapshot.sources[stream.table_id])
-        rows_in = sum(s.table.row_count for s in sources.values())
-        outcome = Outcome(rows_in)
-        worker.size_for(rows_in)
-        if definition.template is None or stream.mode is RefreshMode.FULL:
-            frame = self.full_query(worker, snapshot, definition, snapshot.version)
-            target = self._ground.source(snapshot, snapshot.tables[stream.table_id])
-            frame = worker.sql(
-                f"SELECT {', '.join(quoted(f.name) for f in target.table.schema.fields)} FROM {worker.view(frame)}"
+    def _note_failure(self, group: _Group, error: Exception) -> None:
+        """Write down which refresh failed, and that those with it came to nothing."""
+        catalog = self._ground.catalog
+        for work in group.works:
+            failed = work is group.works[-1]
+            text = str(error) if failed else f"{group.works[-1].table.name}, which is refreshed with it, failed"
+            if not work.finished_at:
+                work.finish(catalog.now())
+            catalog.record(replace(work.record(), status="FAILED" if failed else "ROLLED_BACK", error=text))
+            if not failed:
+                continue
+            if not isinstance(error, BusyError):
+                catalog.set_stream_status(work.table.id, work.stream.status, text.splitlines()[0])
+            LOG.warning(
+                "refresh failed table=%s action=%s error=%s", work.table.name, work.action.value, text.splitlines()[0]
             )
-            outcome.add(target.table, self._difference(worker, snapshot, target, frame))
-            return outcome
-        given = self.refresh_input(snapshot, stream, definition)
-        evaluation = self._evaluation(worker)
-        for stage in definition.template.states:
-            state = given.states[stage.name]
-            frame = evaluation.whole_state(stage, given)
-            if state.table.row_count == 0 and not state.manifest.batches:
-                frame = _clustered(worker, frame, state.table, rows_in)
-                rows = self._ground.writer.inserted(worker, frame, state.table)
-                frame = worker.read_parquet(self._ground.layout.paths(rows.files), state.table.schema.fields)
-            else:
-                frame = frame.persist()
-                rows = self._difference(worker, snapshot, state, frame)
-            evaluation.show_state(stage, frame)
-            outcome.add(state.table, rows)
-        outcome.add(
-            given.target.table, self._difference(worker, snapshot, given.target, evaluation.whole_result(given))
+
+
+@dataclass(slots=True)
+class _Work:
+    """One refresh of a group: what it does, and what it has brought so far."""
+
+    table: Table
+    stream: StreamTable
+    moment: Moment
+    started_at: float
+    action: RefreshAction
+    reason: str
+    began: float = field(default_factory=time.perf_counter)
+    outcome: Outcome = field(default_factory=lambda: Outcome(0))
+    jobs: int = 0
+    changes: list[Change] = field(default_factory=list)
+    unmoved: dict[str, int] = field(default_factory=dict)
+    write_ids: tuple[str, ...] = ()
+    finished_at: float = 0.0
+    duration_ms: float = 0.0
+
+    @property
+    def visible(self) -> Rows:
+        return self.outcome.rows.get(self.table.id, Rows(0, 0, 0))
+
+    @property
+    def bytes_written(self) -> int:
+        return sum(c.batch.bytes for c in self.changes if isinstance(c, AddBatch))
+
+    def finish(self, now: float) -> None:
+        """Note that nothing is left but the commit."""
+        self.finished_at = now
+        self.duration_ms = (time.perf_counter() - self.began) * 1000
+
+    def record(self) -> RefreshRecord:
+        """Return the line of history."""
+        return RefreshRecord(
+            self.table.id,
+            self.started_at,
+            self.finished_at,
+            self.action,
+            "COMPLETED",
+            self.outcome.rows_in,
+            self.visible.inserts,
+            self.visible.deletes,
+            self.duration_ms,
+            self.jobs,
+            self.reason,
+            self.stream.frontier,
+            self.moment.version,
+            bytes_written=self.bytes_written,
         )
-        return outcome
 
-    def full_query(
-        self, worker: Worker, snapshot: Snapshot, definition: Definition, version: int, *, measured: bool = False
-    ) -> Frame:
-        """Return the query's result over its sources at `version`; `measured`: with the scales of its floating-point sums."""
-        if definition.named:
-            frames = self.named_frames(worker, snapshot, definition.text, version)
-            with named_views(worker, frames):
-                return worker.sql(definition.text)
+    def report(self, version: int) -> RefreshReport:
+        """Return what the caller is told."""
+        return RefreshReport(
+            self.table.name,
+            self.action,
+            self.outcome.rows_in,
+            self.visible.inserts,
+            self.visible.deletes,
+            self.duration_ms,
+            self.reason,
+            self.jobs,
+            version,
+            self.outcome.rescanned_groups,
+            self.bytes_written,
+        )
 
-        def place(kind: str, name: str, number: int) -> str:
-            source = self._ground.source(snapshot, snapshot.tables[name])
-            return worker.view(self._ground.reader.state(worker, source, version, source.table.schema.visible))
-
-        text = definition.measured if measured and definition.scales else definition.text
-        return worker.sql(filled(text, place))
-
-    def named_frames(self, worker: Worker, snapshot: Snapshot, text: str, version: int) -> Mapping[str, Frame]:
-        """Return the tables that a text may mean, under their names."""
-        from headwater.source.mentions import mentioned_tables
-
-        frames = {}
-        for table in mentioned_tables(text, snapshot):
-            source = self._ground.source(snapshot, table)
-            frames[table.name] = self._ground.reader.state(worker, source, version, table.schema.visible)
-        return frames
-
-    def _difference(self, worker: Worker, snapshot: Snapshot, source: Source, frame: Frame) -> Rows:
-        """Return the change rows between what is stored and what should be."""
-        table = source.table
-        if table.row_count == 0 and not source.manifest.batches:
-            return self._ground.writer.inserted(worker, frame, table)
-        old = worker.view(self._ground.reader.state(worker, source, snapshot.version))
-        new = worker.view(frame)
-        return self._ground.writer.materialised(worker, worker.sql(difference_sql(old, new, table)), table, None)
+    def log(self, version: int) -> None:
+        LOG.info(
+            "refreshed table=%s action=%s rows_in=%d inserted=%d deleted=%d ms=%.0f jobs=%d version=%d",
+            self.table.name,
+            self.action.value,
+            self.outcome.rows_in,
+            self.visible.inserts,
+            self.visible.deletes,
+            self.duration_ms,
+            self.jobs,
+            version,
+        )
 
 
-def _clustered(worker: Worker, frame: Frame, table: Table, rows: int) -> Frame:
-    """Order a large state by its key, so that later reads of few groups can skip most of it."""
-    if rows < 200_000:
-        return frame
-    view = worker.view(frame)
-    key = ", ".join(quoted(k) for k in table.schema.key)
-    return worker.sql(
-        f"SELECT /*+ REPARTITION_BY_RANGE({max(2, rows // 500_000)}, {key}) */ * FROM {view} SORT BY {key}"
-    )
+@dataclass(slots=True)
+class _Group:
+    """Refreshes that are committed together."""
+
+    scene: Scene
+    leases: tuple[LeaseToken, ...]
+    works: list[_Work] = field(default_factory=list)
+    foreseen: list[str] = field(default_factory=list)
+
+    def commit(self) -> Commit:
+        """Return all of it as one commit."""
+        return Commit(
+            tuple(c for w in self.works for c in w.changes),
+            {t: at for w in self.works for t, at in w.unmoved.items()},
+            leases=self.leases,
+            write_ids=tuple(i for w in self.works for i in w.write_ids),
+            history=tuple(w.record() for w in self.works),
+        )
 
 
-def difference_sql(old: str, new: str, table: Table) -> str:
-    """Return the rows that must go and those that must come, to make `old` equal to `new`."""
-    fields = table.schema.fields
-    names = ", ".join(quoted(f.name) for f in fields)
-    if not table.schema.key:
-        signed = f"SELECT {names}, 1 AS {WEIGHT} FROM {new} UNION ALL SELECT {names}, -1 AS {WEIGHT} FROM {old}"
-        return net_changes_sql(f"({signed})", fields)
-    key = [f for f in fields if f.name in table.schema.key]
-    differs = " OR ".join(f"NOT {equal_sql(f'o.{quoted(f.name)}', f'n.{quoted(f.name)}', f.type)}" for f in fields)
-
-    def row(side: str, action: str) -> str:
-        return f"struct({', '.join(f'{side}.{quoted(f.name)} AS {quoted(f.name)}' for f in fields)}, '{action}' AS {ACTION})"
-
-    return (
-        f"SELECT inline(CASE WHEN o.__there IS NULL THEN array({row('n', 'I')}) "
-        f"WHEN n.__there IS NULL THEN array({row('o', 'D')}) WHEN {differs} THEN array({row('o', 'D')}, {row('n', 'I')}) END) "
-        f"FROM (SELECT *, true AS __there FROM {old}) o FULL OUTER JOIN (SELECT *, true AS __there FROM {new}) n "
-        f"ON {keys_equal_sql('o', 'n', key)}"
-    )
+def _idle_reason(snapshot: Snapshot, stream: StreamTable, definition: Definition, moment: Moment) -> str | None:
+    """Return why a stream table needs no refresh to stand for the moment; None if it does."""
+    if stream.frontier is not None and stream.frontier > moment.version:
+        return "it stands for a later moment already"
+    if not definition.always and not moment.pending(stream, snapshot.sources[stream.table_id]):
+        return "no source changed"
+    return None
 
 
 def _live(snapshot: Snapshot, table_id: str) -> tuple[Table, StreamTable]:
@@ -387,8 +353,3 @@ def _live(snapshot: Snapshot, table_id: str) -> tuple[Table, StreamTable]:
     if stream is None:
         raise BusyError("the stream table was dropped by another process", hint="Nothing was changed.")
     return snapshot.tables[table_id], stream
-
-
-def state_tables(snapshot: Snapshot, table_id: str) -> dict[str, Table]:
-    """Return the auxiliary tables of a stream table by the name of their stage."""
-    return {t.name.rpartition("$")[2]: t for t in snapshot.tables.values() if t.parent_id == table_id}

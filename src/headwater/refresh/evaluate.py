@@ -167,7 +167,7 @@ class Evaluation:
             fields = fields_of(source.table, [n for n in names if n != WEIGHT])
             positions = {f.name: i for i, f in enumerate(source.table.schema.fields)}
             words = changed_words(positions[f.name] for f in fields)
-            few = self._reader.few_changes(source, given.frontier, given.version, fields)
+            few = self._reader.few_changes(source, *given.moved(table_id), fields)
             place = changes_place(table_id)
             if few is not None:
                 rows = _weighted(touching(few, words), fields)
@@ -181,7 +181,7 @@ class Evaluation:
                     continue
                 relevant = self._places.read_back(rows, shown)
             else:
-                changes = self._reader.changes(self._worker, source, given.frontier, given.version, fields)
+                changes = self._reader.changes(self._worker, source, *given.moved(table_id), fields)
                 self._changes[table_id] = _Changed(changes.count, changes.deletes, None)
                 self._places.counts[place] = changes.count
                 relevant = _touching_sql(changes, words, fields)
@@ -338,7 +338,7 @@ class Evaluation:
         if values is None:
             if not self._writer.fits_in_memory(fields, changes.count):
                 return None
-            values = self._reader.change_values(source, given.frontier, given.version, fields)
+            values = self._reader.change_values(source, *given.moved(table_id), fields)
         return _unique(pa.table(dict(zip(names, [values.column(f.name) for f in fields], strict=True))))
 
     def _stage_select(self, stage: StageText, given: RefreshInput, text: str, weight: str, flags: str) -> str:

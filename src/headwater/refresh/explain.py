@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 from headwater.catalog import Snapshot
 from headwater.model.tables import StreamTable, Table
-from headwater.refresh.cycle import chosen, pending_sources, state_tables
+from headwater.refresh.computing import state_tables
+from headwater.refresh.cycle import chosen
 from headwater.refresh.definition import Definition
+from headwater.refresh.moment import pending_sources
 from headwater.refresh.template import AnyText, LoopText, RowsText, StageText, Text
 from headwater.refresh.when_full import full_notices
 

@@ -48,14 +48,22 @@ _NEAR_TABLE_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RefreshInput:
-    """What a refresh reads: the stream table, the tables below it, its state, and the versions between which it moves."""
+    """What a refresh reads: the stream table, the tables below it, its state, and the versions between which it moves.
+
+    `since` and `upto` are of the sources; the stream table and its state are read at `version`.
+    """
 
     target: Source
     template: Template
     sources: Mapping[str, Source]
     states: Mapping[str, Source]
-    frontier: int
+    since: Mapping[str, int]
+    upto: Mapping[str, int]
     version: int
+
+    def moved(self, source_id: str) -> tuple[int, int]:
+        """Return the versions after and up to which changes of a source are read."""
+        return self.since[source_id], self.upto[source_id]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +229,7 @@ class Places:
     def _source(self, kind: str, name: str, given: RefreshInput) -> tuple[Source, int]:
         """Return a table and the version at which it is read."""
         if name not in given.states:
-            return given.sources[name], given.version if kind == "new" else given.frontier
+            return given.sources[name], (given.upto if kind == "new" else given.since)[name]
         state = given.states[name]
         return (self.new_states.get(name, state) if kind == "new" else state), given.version
 
@@ -473,7 +481,7 @@ def _reach(read: Read | Via, given: RefreshInput) -> _Reach:
 
 def _side(kind: str, name: str, given: RefreshInput) -> str:
     """Return which side of a table is read: one that has not changed has only one."""
-    if kind == "old" and name in given.sources and not given.sources[name].batches(given.frontier, given.version):
+    if kind == "old" and name in given.sources and not given.sources[name].batches(*given.moved(name)):
         return "new"
     return kind
 

@@ -30,6 +30,7 @@ from headwater.model.tables import (
 from headwater.refresh.cycle import Refresher
 from headwater.refresh.definition import Planned
 from headwater.refresh.graph import dependents_of
+from headwater.refresh.scene import newest_scene
 from headwater.store.ground import Ground
 from headwater.store.rows import Rows
 
@@ -70,7 +71,7 @@ def create_stream(
     foreseen = _with_stream(snapshot, tables, stream, plan.sources)
     with counting_jobs(ground.engine.spark) as jobs, ground.engine.worker() as worker:
         worker.configure(plan.definition.meaning)
-        outcome = refresher.whole(worker, foreseen, stream, plan.definition)
+        outcome = refresher.computer.whole(worker, newest_scene(ground, foreseen), stream, plan.definition)
     changes: list[Change] = [DropTable(request.replaces.id)] if request.replaces is not None else []
     changes += [CreateTable(t) for t in tables]
     changes.append(

@@ -22,6 +22,8 @@ from headwater.model.sql import quoted
 from headwater.model.tables import StreamTable
 from headwater.refresh.cycle import Refresher
 from headwater.refresh.definition import SCALE
+from headwater.refresh.moment import Moment
+from headwater.refresh.scene import Scene
 from headwater.store.ground import Ground
 from headwater.store.reading import net_sql
 from headwater.store.rows import WEIGHT
@@ -54,6 +56,7 @@ def verified(ground: Ground, refresher: Refresher, snapshot: Snapshot, stream: S
     table = snapshot.tables[stream.table_id]
     assert stream.frontier is not None
     definition = refresher.definition(stream)
+    scene = Scene(ground, snapshot, Moment(stream.frontier, {}, stream.frontiers))
     fields = table.schema.visible
     names = ", ".join(quoted(f.name) for f in fields)
     floats = [f for f in fields if f.type in _FLOATS]
@@ -61,7 +64,7 @@ def verified(ground: Ground, refresher: Refresher, snapshot: Snapshot, stream: S
     with ground.engine.worker() as worker:
         worker.configure(definition.meaning)
         worker.size_for(max([table.row_count, *(snapshot.tables[s].row_count for s in snapshot.sources[table.id])]))
-        expected = worker.view(refresher.full_query(worker, snapshot, definition, stream.frontier, measured=True))
+        expected = worker.view(refresher.computer.full_query(worker, scene, definition, measured=True))
         contents = worker.view(ground.reader.state(worker, ground.source(snapshot, table), snapshot.version))
         scales = [quoted(SCALE + n) for n in definition.scales]
         measured = "".join(f"{x}, " for x in scales)

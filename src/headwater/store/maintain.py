@@ -322,12 +322,13 @@ class Maintenance:
             stream = snapshot.streams[consumer]
             if stream.frontier is None or stream.status == REREAD:
                 continue
-            waiting = sum(b.inserts + b.deletes for b in batches if b.first_version > stream.frontier)
-            if limit and stream.frontier < keep_from and waiting > limit:
+            frontier = stream.frontier_of(table.id)
+            waiting = sum(b.inserts + b.deletes for b in batches if b.first_version > frontier)
+            if limit and frontier < keep_from and waiting > limit:
                 reason = f"{waiting} change rows of {table.name} waited for it, the limit is {limit}"
                 self._ground.catalog.set_stream_status(consumer, REREAD, reason)
             else:
-                found.add(stream.frontier)
+                found.add(frontier)
         return found
 
     def _sum(self, table_id: str, batches: Sequence[Batch]) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,6 +104,7 @@ class Reader:
         self._local_rows = local_rows
         self.driver_rows = driver_rows
         self._cache: OrderedDict[str, pa.Table] = OrderedDict()
+        self._foreseen: dict[str, pa.Table] = {}
         self._files: OrderedDict[str, pa.Table] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -294,10 +295,23 @@ class Reader:
             found.append(f"(SELECT {names}'I' AS {ACTION}, CAST(NULL AS ARRAY<BIGINT>) AS {CHANGED} FROM {view})")
         return found or [worker.view(worker.empty(stored))]
 
+    def foresee(self, batch: Batch) -> None:
+        """Let an inline batch be read before a commit names it."""
+        assert batch.inline is not None
+        with self._lock:
+            self._foreseen[batch.id] = decoded(batch.inline)
+
+    def forget(self, batch_ids: Iterable[str]) -> None:
+        """Read inline batches from the catalog again: they are committed, or never will be."""
+        with self._lock:
+            for batch_id in batch_ids:
+                self._foreseen.pop(batch_id, None)
+
     def inline_tables(self, batches: Sequence[Batch]) -> dict[str, pa.Table]:
         """Return decoded inline batches, in order; immutable, so kept."""
         with self._lock:
             found = {b.id: self._cache[b.id] for b in batches if b.id in self._cache}
+            found |= {b.id: self._foreseen[b.id] for b in batches if b.id in self._foreseen}
         missing = [b.id for b in batches if b.id not in found]
         if missing:
             for batch_id, data in self._catalog.inline(missing).items():

@@ -1,0 +1,162 @@
+"""Ticks: what is due is refreshed, once, in order, to one moment; what is not, is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+import headwater as hw
+from headwater.model.tables import RefreshAction
+from headwater.schedule.scheduler import Scheduler, TickReport
+from headwater.schedule.workers import Inline, Pool, Spawned, Workers
+from headwater.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def wh(spark: SparkSession, tmp_path: Path) -> Iterator[Warehouse]:
+    with hw.connect(tmp_path / "w", spark=spark) as made:
+        made.sql("CREATE TABLE t (id INT PRIMARY KEY, k INT, v INT)")
+        made.sql("INSERT INTO t VALUES (1, 1, 1), (2, 2, 2)")
+        yield made
+
+
+class Time:
+    """A clock that the test turns."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+MAKES: dict[str, Callable[[], Workers]] = {"inline": Inline, "spawned": lambda: Spawned(3), "pool": lambda: Pool(3)}
+
+
+@pytest.fixture(params=MAKES)
+def make(request: pytest.FixtureRequest) -> Callable[[], Workers]:
+    """Every way to have workers."""
+    return MAKES[request.param]
+
+
+def scheduler(wh: Warehouse, time: Time, make: Callable[[], Workers] = Inline) -> Scheduler:
+    return Scheduler(wh._ground, wh._refresher, wh._maintenance.after_change, workers=make(), now=time)
+
+
+def names(report: TickReport) -> list[str]:
+    assert not report.failed
+    assert all(r.action is not RefreshAction.NO_DATA for r in report.refreshed)
+    return [r.name for r in report.refreshed]
+
+
+def test_each_table_is_refreshed_when_it_is_due_and_has_something_to_do(
+    wh: Warehouse, make: Callable[[], Workers]
+) -> None:
+    time = Time()
+    wh.create_stream_table("often", "SELECT k, sum(v) AS v FROM t GROUP BY k", schedule="10s")
+    wh.create_stream_table("rarely", "SELECT count(*) AS n FROM often", schedule="1m")
+    wh.create_stream_table("never", "SELECT max(v) AS v FROM t", schedule="manual")
+    with scheduler(wh, time, make) as s:
+        assert names(s.tick()) == []
+        wh.sql("INSERT INTO t VALUES (3, 3, 3)")
+        assert names(s.tick()) == ["often", "rarely"]
+        wh.sql("INSERT INTO t VALUES (4, 4, 4)")
+        report = s.tick()
+        assert names(report) == []
+        assert dict(report.skipped) == {"often": "not due", "never": "not due"}
+        time.now += 10
+        assert names(s.tick()) == ["often"]
+        assert wh.table("rarely").collect()[0].n == 3
+        time.now += 50
+        assert names(s.tick()) == ["rarely"]
+        assert wh.table("rarely").collect()[0].n == 4
+        assert names(s.tick()) == []
+    assert wh.verify("rarely").equal
+
+
+def test_calculated_tables_are_refreshed_just_before_those_that_read_them(wh: Warehouse) -> None:
+    time = Time()
+    wh.create_stream_table("inner", "SELECT k, sum(v) AS v FROM t GROUP BY k")
+    wh.create_stream_table("outer", "SELECT max(v) AS v FROM inner", schedule="1m")
+    wh.create_stream_table("alone", "SELECT min(v) AS v FROM t")
+    with scheduler(wh, time) as s:
+        wh.sql("INSERT INTO t VALUES (3, 3, 30)")
+        assert sorted(names(s.tick())) == ["alone", "inner", "outer"]
+        wh.sql("INSERT INTO t VALUES (4, 4, -40)")
+        time.now += 2
+        assert names(s.tick()) == ["alone"]
+        time.now += 58
+        report = s.tick()
+        assert names(report) == ["inner", "outer"]
+        assert report.refreshed[1].rows_inserted == 0  # a new smallest value, the largest stays
+        wh.sql("INSERT INTO t VALUES (5, 3, 5)")
+        time.now += 60
+        assert sorted(names(s.tick())) == ["alone", "inner", "outer"]
+    assert [r.v for r in wh.table("outer").collect()] == [35]
+
+
+def test_all_refreshes_of_a_tick_stand_for_its_moment(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    wh.create_stream_table("sums", "SELECT k, sum(v) AS v FROM t GROUP BY k", schedule="1s")
+    wh.create_stream_table("both", "SELECT t.id, t.v, s.v AS total FROM t JOIN sums s ON s.k = t.k", schedule="1s")
+    with scheduler(wh, Time()) as s:
+        wh.sql("INSERT INTO t VALUES (3, 1, 10)")
+        real = wh._maintenance.after_change
+
+        def meanwhile(ids: object) -> None:
+            wh.sql("UPDATE t SET v = v + 100 WHERE id = 1")
+            real(ids)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(s, "_after_refresh", meanwhile)
+        assert names(s.tick()) == ["sums", "both"]
+    assert sorted(tuple(r) for r in wh.table("both").collect()) == [(1, 1, 11), (2, 2, 2), (3, 10, 11)]
+    assert wh.verify("both").equal
+
+
+def test_another_process_changes_and_defines(wh: Warehouse, spark: SparkSession) -> None:
+    with hw.connect(wh._ground.layout.location, spark=spark) as other, scheduler(wh, Time()) as s:
+        assert names(s.tick()) == []
+        other.create_stream_table("late", "SELECT sum(v) AS v FROM t", schedule="1s")
+        assert names(s.tick()) == []
+        other.sql("INSERT INTO t VALUES (3, 3, 3)")
+        assert names(s.tick()) == ["late"]
+        other.drop_stream_table("late")
+        other.sql("INSERT INTO t VALUES (4, 3, 3)")
+        assert names(s.tick()) == []
+
+
+def test_what_depends_on_a_failure_waits_and_its_siblings_do_not(wh: Warehouse, make: Callable[[], Workers]) -> None:
+    time = Time()
+    wh.create_stream_table("inverse", "SELECT id, 10 DIV v AS q FROM t", schedule="1s")
+    wh.create_stream_table("above", "SELECT count(*) AS n, max(q) AS q FROM inverse", schedule="1s")
+    wh.create_stream_table("beside", "SELECT count(*) AS n FROM t", schedule="1s")
+    with scheduler(wh, time, make) as s:
+        wh.sql("INSERT INTO t VALUES (3, 0, 0)")
+        report = s.tick()
+        assert [r.name for r in report.refreshed] == ["beside"]
+        assert {n for n, _ in report.failed} == {"inverse", "above"}
+        assert "DIVIDE_BY_ZERO" in report.failed[0][1]
+        wh.sql("UPDATE t SET v = 5 WHERE id = 3")
+        time.now += 1
+        assert sorted(names(s.tick())) == ["above", "beside", "inverse"]
+    assert [tuple(r) for r in wh.table("above").collect()] == [(3, 10)]
+
+
+def test_a_diamond_appears_in_one_commit(wh: Warehouse, make: Callable[[], Workers]) -> None:
+    wh.create_stream_table("low", "SELECT k, min(v) AS v FROM t GROUP BY k", schedule="1s")
+    wh.create_stream_table("high", "SELECT k, max(v) AS v FROM t GROUP BY k", schedule="1s")
+    wh.create_stream_table("span", "SELECT l.k, h.v - l.v AS v FROM low l JOIN high h ON h.k = l.k", schedule="1s")
+    with scheduler(wh, Time(), make) as s:
+        wh.sql("INSERT INTO t VALUES (3, 1, 7), (4, 2, -7)")
+        version = wh.version
+        report = s.tick()
+        assert names(report) == ["low", "high", "span"]
+        assert {r.version for r in report.refreshed} == {version + 1}
+    assert sorted(tuple(r) for r in wh.table("span").collect()) == [(1, 6), (2, 9)]
+    assert all(v.equal for v in wh.verify())
