@@ -99,6 +99,10 @@ def test_session_config_follows_the_settings(tmp_path: Path) -> None:
     assert "spark.sql.session.timeZone" not in config
 
 
+def test_a_hash_table_takes_a_small_page(spark: SparkSession) -> None:
+    assert spark.sparkContext.getConf().get("spark.buffer.pageSize") == "1m"
+
+
 def test_counting_jobs(spark: SparkSession) -> None:
     with counting_jobs(spark) as nothing:
         spark.sql("SELECT 1 AS a").schema  # noqa: B018

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -160,3 +161,63 @@ def test_a_diamond_appears_in_one_commit(wh: Warehouse, make: Callable[[], Worke
         assert {r.version for r in report.refreshed} == {version + 1}
     assert sorted(tuple(r) for r in wh.table("span").collect()) == [(1, 6), (2, 9)]
     assert all(v.equal for v in wh.verify())
+
+
+def test_default_schedule_seconds_is_how_often_a_table_is_due_that_nobody_reads(
+    wh: Warehouse, spark: SparkSession
+) -> None:
+    wh.create_stream_table("alone", "SELECT min(v) AS v FROM t")
+    place = wh._ground.layout.location
+    for seconds in (5.0, 60.0):
+        time = Time()
+        with (
+            hw.connect(place, spark=spark, settings={"default_schedule_seconds": seconds}) as wh_,
+            scheduler(wh_, time) as s,
+        ):
+            wh_.sql("UPDATE t SET v = v - 1 WHERE id = 1")
+            assert names(s.tick()) == ["alone"]
+            wh_.sql("UPDATE t SET v = v - 1 WHERE id = 1")
+            time.now += seconds - 1
+            assert names(s.tick()) == []
+            time.now += 1
+            assert names(s.tick()) == ["alone"]
+
+
+def test_scheduler_interval_seconds_is_the_time_between_two_looks(wh: Warehouse, spark: SparkSession) -> None:
+    seen: dict[float, int] = {}
+    for seconds in (0.01, 30.0):
+        with (
+            hw.connect(
+                wh._ground.layout.location, spark=spark, settings={"scheduler_interval_seconds": seconds}
+            ) as wh_,
+            wh_.scheduler() as s,
+        ):
+            ticks: list[TickReport] = []
+            enough = threading.Event()
+
+            def note(report: TickReport, ticks: list[TickReport] = ticks, enough: threading.Event = enough) -> None:
+                ticks.append(report)
+                if len(ticks) == 5:
+                    enough.set()
+
+            thread = threading.Thread(target=s.run, args=(note,))
+            thread.start()
+            enough.wait(10.0 if seconds < 1 else 0.5)
+            s.stop()
+            thread.join()
+            seen[seconds] = len(ticks)
+    assert seen[0.01] >= 5
+    assert seen[30.0] == 1
+
+
+def test_a_scheduler_in_the_background_refreshes_what_changes(wh: Warehouse) -> None:
+    wh.create_stream_table("sums", "SELECT sum(v) AS v FROM t", schedule="0.1s")
+    with wh.scheduler() as s:
+        s.start()
+        wh.sql("INSERT INTO t VALUES (3, 3, 3)")
+        for _ in range(300):
+            if [r.v for r in wh.table("sums").collect()] == [6]:
+                break
+            threading.Event().wait(0.1)
+    assert [r.v for r in wh.table("sums").collect()] == [6]
+    assert wh.verify("sums").equal
