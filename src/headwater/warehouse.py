@@ -51,6 +51,7 @@ from headwater.refresh.streams import StreamRequest, create_stream
 from headwater.refresh.verify import Verification, verified
 from headwater.refresh.when_full import full_notices, require_incremental, when_full_of
 from headwater.schedule.scheduler import Scheduler
+from headwater.schedule.schedules import schedule_of
 from headwater.settings import FloatMode, Settings
 from headwater.source import statements as st
 from headwater.source.dml import Change, Changer
@@ -284,6 +285,7 @@ class Warehouse:
         self._require_no_transaction("CREATE STREAM TABLE")
         require_name(name)
         mode = _mode(refresh_mode)
+        schedule_of(schedule)
         policy = self._settings.when_full if when_full is None else when_full_of(when_full)
         snapshot = self._catalog.snapshot()
         existing = snapshot.table(name)
@@ -348,6 +350,7 @@ class Warehouse:
         mode = stream.mode if refresh_mode is None else _mode(refresh_mode)
         policy = stream.when_full if when_full is None else when_full_of(when_full)
         new_schedule = stream.schedule if schedule is None else schedule
+        schedule_of(new_schedule)
         text = stream.query if query is None else query
         definition = self._refresher.definition(stream)
         is_other = query is not None and not definition.is_same_query(self._planned(snapshot, query).definition)

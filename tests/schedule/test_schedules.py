@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
 
+import headwater as hw
 from headwater.errors import StatementError
 from headwater.schedule.schedules import Calculated, Cron, Every, Manual, Schedule, duration_text, schedule_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize(
@@ -76,3 +83,15 @@ def test_durations_are_shown_as_they_are_written() -> None:
     assert [duration_text(s) for s in (0, 0.25, 1, 59.9, 60, 3601, 90_000)] == [
         "0s", "0.25s", "1s", "59.9s", "1m", "1h1s", "1d1h",
     ]  # fmt: skip
+
+
+def test_a_schedule_that_is_not_understood_is_refused_where_it_is_given(spark: SparkSession, tmp_path: Path) -> None:
+    with hw.connect(tmp_path / "w", spark=spark) as wh:
+        wh.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+        with pytest.raises(StatementError, match="schedule 'soon' is not understood"):
+            wh.sql("CREATE STREAM TABLE s SCHEDULE 'soon' AS SELECT count(*) AS n FROM t")
+        wh.sql("CREATE STREAM TABLE s SCHEDULE '0 6 * * * Europe/Berlin' AS SELECT count(*) AS n FROM t")
+        with pytest.raises(StatementError, match="schedule '6am' is not understood"):
+            wh.alter_stream_table("s", schedule="6am")
+        (status,) = [x for x in wh.status() if x.name == "s"]
+        assert status.schedule == "0 6 * * * Europe/Berlin"

@@ -151,6 +151,7 @@ class Worker:
         self._kept_plans = kept_plans
         self._names = itertools.count()
         self._views: list[str] = []
+        self._persisted: list[Frame] = []
         self._inputs: dict[str, tuple[pa.Table | Frame, tuple[Field, ...]]] = {}
         self._seen: OrderedDict[_PreparedKey, None] = OrderedDict()
         self._prepared: OrderedDict[_PreparedKey, PreparedQuery | None] = OrderedDict()
@@ -260,8 +261,17 @@ class Worker:
         self._views.append(name)
         return name
 
+    def persisted(self, frame: Frame) -> Frame:
+        """Let the rows of a frame be computed once, and kept until the worker is released."""
+        with translated_errors():  # Spark plans here, and computes constants
+            self._persisted.append(frame.persist())
+        return frame
+
     def release(self) -> None:
-        """Drop all views."""
+        """Drop all views and kept rows."""
+        for frame in self._persisted:
+            frame.unpersist()
+        self._persisted.clear()
         for name in self._views:
             self.session.catalog.dropTempView(name)
         self._views.clear()

@@ -91,7 +91,7 @@ class Computer:
                 rows = self._ground.writer.inserted(worker, frame, state.table)
                 frame = worker.read_parquet(self._ground.layout.paths(rows.files), state.table.schema.fields)
             else:
-                frame = frame.persist()
+                frame = worker.persisted(frame)
                 rows = self._difference(worker, scene, state, frame)
             evaluation.show_state(stage, frame)
             outcome.add(state.table, rows)

@@ -425,37 +425,27 @@ class Evaluation:
         flags = f"{stage.flag} AS {_RESCAN}, {stage.paired} AS {_PAIRED}"
         items = [f"{c} AS {quoted(f.name)}" for c, f in zip(stage.columns, table.schema.fields, strict=True)]
         signed = f"SELECT {', '.join(items)}, {stage.weight} AS {WEIGHT}, {flags} FROM ({text})"
-        frame = self._worker.sql(signed).persist()
-        used = [frame]
-        try:
-            view = self._worker.view(frame)
-            selected = f"SELECT * FROM {view}"
-            has_flags = not stage.always_rescan and self._count(f"{view} WHERE {_RESCAN}") > 0
-            if stage.always_rescan or has_flags:
-                columns = [name for name, _ in stage.rescan_columns]
-                groups = _renamed([f"g{i}" for i in range(stage.groups)], columns)
-                flagged = f"(SELECT {groups} FROM {view} WHERE {_RESCAN})"
-                self._places.relations["stage", stage.rescan_name] = (
-                    flagged if has_flags else self._rescan_keys(stage, None, keys)
-                )
-                fresh = self._places.fill(stage.rescan, given)
-                again = (
-                    f"SELECT {', '.join(items)}, 1 AS {WEIGHT}, false AS {_RESCAN}, false AS {_PAIRED} FROM ({fresh})"
-                )
-                used.append(self._worker.sql(again).persist())
-                read = self._worker.view(used[-1])
-                outcome.rescanned_groups += self._count(read)
-                keep = f" WHERE NOT ({_RESCAN} AND {WEIGHT} > 0)" if has_flags else ""
-                selected = f"SELECT * FROM {view}{keep} UNION ALL SELECT * FROM {read}"
-            netted = self._worker.sql(net_changes_sql(f"({selected})", table.schema.fields))
-            rows = self._writer.materialised(self._worker, netted, table, None)
-            self._publish(stage, table, rows, outcome, None)
-            if _reads_pairs(given.template, stage):
-                self._places.relations["stage", stage.name] = self._unpaired(stage, view)
-        finally:
-            for one in used:
-                if one is not frame or not _reads_pairs(given.template, stage):
-                    one.unpersist()
+        view = self._worker.view(self._worker.persisted(self._worker.sql(signed)))
+        selected = f"SELECT * FROM {view}"
+        has_flags = not stage.always_rescan and self._count(f"{view} WHERE {_RESCAN}") > 0
+        if stage.always_rescan or has_flags:
+            columns = [name for name, _ in stage.rescan_columns]
+            groups = _renamed([f"g{i}" for i in range(stage.groups)], columns)
+            flagged = f"(SELECT {groups} FROM {view} WHERE {_RESCAN})"
+            self._places.relations["stage", stage.rescan_name] = (
+                flagged if has_flags else self._rescan_keys(stage, None, keys)
+            )
+            fresh = self._places.fill(stage.rescan, given)
+            again = f"SELECT {', '.join(items)}, 1 AS {WEIGHT}, false AS {_RESCAN}, false AS {_PAIRED} FROM ({fresh})"
+            read = self._worker.view(self._worker.persisted(self._worker.sql(again)))
+            outcome.rescanned_groups += self._count(read)
+            keep = f" WHERE NOT ({_RESCAN} AND {WEIGHT} > 0)" if has_flags else ""
+            selected = f"SELECT * FROM {view}{keep} UNION ALL SELECT * FROM {read}"
+        netted = self._worker.sql(net_changes_sql(f"({selected})", table.schema.fields))
+        rows = self._writer.materialised(self._worker, netted, table, None)
+        self._publish(stage, table, rows, outcome, None)
+        if _reads_pairs(given.template, stage):
+            self._places.relations["stage", stage.name] = self._unpaired(stage, view)
 
     def _count(self, rows: str) -> int:
         return int(self._worker.rows(self._worker.sql(f"SELECT count(*) FROM {rows}"))[0][0])
