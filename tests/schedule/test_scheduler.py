@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import headwater as hw
+from headwater.errors import BusyError
 from headwater.model.tables import RefreshAction
 from headwater.schedule.scheduler import Scheduler, TickReport
 from headwater.schedule.workers import Inline, Pool, Spawned, Workers
@@ -221,3 +222,49 @@ def test_a_scheduler_in_the_background_refreshes_what_changes(wh: Warehouse) -> 
             threading.Event().wait(0.1)
     assert [r.v for r in wh.table("sums").collect()] == [6]
     assert wh.verify("sums").equal
+
+
+def test_what_changes_while_it_is_refreshed_is_refreshed_again(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    time = Time()
+    wh.create_stream_table("sums", "SELECT sum(v) AS v FROM t", schedule="1s")
+    with scheduler(wh, time) as s:
+        real = s._begun_round
+
+        def meanwhile() -> Any:
+            begun = real()
+            monkeypatch.setattr(s, "_begun_round", real)
+            wh.sql("INSERT INTO t VALUES (4, 4, 4)")
+            return begun
+
+        wh.sql("INSERT INTO t VALUES (3, 3, 3)")
+        monkeypatch.setattr(s, "_begun_round", meanwhile)
+        assert names(s.tick()) == ["sums"]
+        assert [r.v for r in wh.table("sums").collect()] == [6]
+        time.now += 1
+        assert names(s.tick()) == ["sums"]
+        assert [r.v for r in wh.table("sums").collect()] == [10]
+        assert names(s.tick()) == []
+
+
+def test_a_catalog_that_is_away_for_a_moment_does_not_end_the_scheduler(
+    wh: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wh.create_stream_table("sums", "SELECT sum(v) AS v FROM t", schedule="0.1s")
+    real, away = wh._catalog.snapshot, [True, True]
+
+    def snapshot(version: int | None = None) -> Any:
+        if away and threading.current_thread().name == "headwater-scheduler":
+            away.pop()
+            raise BusyError("the catalog is locked")
+        return real(version)
+
+    monkeypatch.setattr(wh._catalog, "snapshot", snapshot)
+    with wh.scheduler() as s:
+        s.start()
+        wh.sql("INSERT INTO t VALUES (3, 3, 3)")
+        for _ in range(300):
+            if [r.v for r in wh.table("sums").collect()] == [6]:
+                break
+            threading.Event().wait(0.1)
+    assert not away
+    assert [r.v for r in wh.table("sums").collect()] == [6]

@@ -65,6 +65,7 @@ class Scheduler:
         self._schedules: dict[str, Schedule] = {}
         self._always: set[str] = set()
         self._dirty: set[str] = set()
+        self._recheck: set[str] = set()
         self._running: set[str] = set()
         self._running_units: set[Unit] = set()
         self._workers = workers or Inline()
@@ -101,9 +102,13 @@ class Scheduler:
         interval = self._ground.settings.scheduler_interval_seconds
         while not self._stop.is_set():
             began = time.monotonic()
-            report = self.tick()
-            if seen is not None:
-                seen(report)
+            try:
+                report = self.tick()
+            except HeadwaterError as error:  # the catalog is busy or away: the next look may find it again
+                LOG.warning("tick failed error=%s", error)
+            else:
+                if seen is not None:
+                    seen(report)
             self._stop.wait(max(0.0, interval - (time.monotonic() - began)))
 
     # ticks ------------------------------------------------------------------------------------------------------------------
@@ -173,7 +178,7 @@ class Scheduler:
         else:
             with self._changed:
                 self._over(unit)
-                self._dirty -= set(unit.members)
+                self._recheck |= set(unit.members)
                 round_.done(unit, zip(unit.members, reports, strict=True))
 
     def _over(self, unit: Unit) -> None:
@@ -194,7 +199,7 @@ class Scheduler:
     def _look(self, snapshot: Snapshot) -> None:
         """Take notice of what is new in the catalog."""
         before = self._snapshot
-        if snapshot is before:
+        if snapshot is before and not self._recheck:
             return
         if before is None or snapshot.generation != before.generation:
             sources = {n: snapshot.sources.get(n, ()) for n in snapshot.streams}
@@ -204,6 +209,7 @@ class Scheduler:
             looked_at = set(snapshot.streams)
         else:
             moved = [t for t, at in snapshot.changed.items() if before.changed.get(t) != at]
-            looked_at = {r for t in moved for r in self._graph.dependents.get(t, ())} | self._dirty
+            looked_at = {r for t in moved for r in self._graph.dependents.get(t, ())} | self._dirty | self._recheck
         self._dirty = {n for n in looked_at if pending_sources(snapshot, snapshot.streams[n])}
+        self._recheck = set()
         self._snapshot = snapshot
