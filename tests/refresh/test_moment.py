@@ -148,7 +148,8 @@ def test_many_rows_are_handed_on_in_files(wh: Warehouse) -> None:
     assert wh.verify("balances").equal
     assert wh.verify("shares").equal
     wh.sql("DELETE FROM moves WHERE id >= 10")
-    wh._refresher.refresh_together(group)
+    reports = wh._refresher.refresh_together(group)
+    assert [r.action for r in reports] == [RefreshAction.DIFFERENTIAL] * 2
     assert wh.verify("shares").equal
     assert len(rows(wh, "shares")) == 2
 

@@ -54,7 +54,7 @@ def scheduler(wh: Warehouse, time: Time, make: Callable[[], Workers] = Inline) -
 
 def names(report: TickReport) -> list[str]:
     assert not report.failed
-    assert all(r.action is not RefreshAction.NO_DATA for r in report.refreshed)
+    assert all(r.action is RefreshAction.DIFFERENTIAL for r in report.refreshed)
     return [r.name for r in report.refreshed]
 
 
@@ -184,31 +184,36 @@ def test_default_schedule_seconds_is_how_often_a_table_is_due_that_nobody_reads(
             assert names(s.tick()) == ["alone"]
 
 
-def test_scheduler_interval_seconds_is_the_time_between_two_looks(wh: Warehouse, spark: SparkSession) -> None:
-    seen: dict[float, int] = {}
-    for seconds in (0.01, 30.0):
+def test_scheduler_interval_seconds_is_the_time_between_two_looks(
+    wh: Warehouse, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = wh._ground.layout.location
+    for seconds in (1000.0, 2000.0):
         with (
-            hw.connect(
-                wh._ground.layout.location, spark=spark, settings={"scheduler_interval_seconds": seconds}
-            ) as wh_,
+            hw.connect(place, spark=spark, settings={"scheduler_interval_seconds": seconds}) as wh_,
             wh_.scheduler() as s,
         ):
-            ticks: list[TickReport] = []
-            enough = threading.Event()
+            waited: list[float] = []
 
-            def note(report: TickReport, ticks: list[TickReport] = ticks, enough: threading.Event = enough) -> None:
-                ticks.append(report)
-                if len(ticks) == 5:
-                    enough.set()
+            def wait(left: float, s: Scheduler = s, waited: list[float] = waited) -> bool:
+                waited.append(left)
+                s._stop.set()
+                return True
 
-            thread = threading.Thread(target=s.run, args=(note,))
-            thread.start()
-            enough.wait(10.0 if seconds < 1 else 0.5)
-            s.stop()
-            thread.join()
-            seen[seconds] = len(ticks)
-    assert seen[0.01] >= 5
-    assert seen[30.0] == 1
+            monkeypatch.setattr(s._stop, "wait", wait)
+            s.run()
+            assert seconds - 500 < waited[0] <= seconds
+            assert len(waited) == 1
+
+
+def test_a_table_that_reads_the_clock_is_due_without_a_change(wh: Warehouse) -> None:
+    time = Time()
+    wh.create_stream_table("today", "SELECT current_date() AS d, count(*) AS n FROM t", schedule="1h")
+    with scheduler(wh, time) as s:
+        assert [(r.name, r.action) for r in s.tick().refreshed] == [("today", RefreshAction.FULL)]
+        assert s.tick().refreshed == ()
+        time.now += 3600
+        assert [r.name for r in s.tick().refreshed] == ["today"]
 
 
 def test_a_scheduler_in_the_background_refreshes_what_changes(wh: Warehouse) -> None:

@@ -140,7 +140,9 @@ class Refresher:
         catalog = self._ground.catalog
         try:
             for table_id in table_ids:
-                self._compute(group, table_id, full)
+                added = self._compute(group, table_id, full)
+                if added is not None and table_id != table_ids[-1]:
+                    group.foresee(added)
             committing = time.perf_counter()
             version = catalog.commit(group.commit()) if group.works else group.scene.snapshot.version
             took = (time.perf_counter() - committing) * 1000
@@ -163,13 +165,13 @@ class Refresher:
             done[i] if i in done else self._nothing(group.scene.snapshot, group.scene.moment, i, 0.0) for i in table_ids
         ]
 
-    def _compute(self, group: _Group, table_id: str, full: bool) -> None:
-        """Compute one table of a group, if it has something to do."""
+    def _compute(self, group: _Group, table_id: str, full: bool) -> AddBatch | None:
+        """Compute one table of a group, if it has something to do; return the rows that users will see change."""
         scene = group.scene
         table, stream = _live(scene.snapshot, table_id)
         definition = self.definition(stream)
         if not full and _idle_reason(scene.snapshot, stream, definition, scene.moment) is not None:
-            return
+            return None
         action, reason = chosen(stream, definition, full=full)
         work = _Work(table, stream, scene.moment, self._ground.catalog.now(), action, reason)
         group.works.append(work)
@@ -187,10 +189,8 @@ class Refresher:
                 work.outcome = self.computer.computed(scene, stream, definition, work.action)
         work.jobs = counted.count
         added = self._store(work, scene)
-        if added is not None:
-            group.scene = scene.with_foreseen(added)
-            group.foreseen.append(added.batch.id)
         work.finish(self._ground.catalog.now())
+        return added
 
     def _store(self, work: _Work, scene: Scene) -> AddBatch | None:
         """Write the rows of a refresh, and return those of the stream table itself."""
@@ -327,6 +327,11 @@ class _Group:
     leases: tuple[LeaseToken, ...]
     works: list[_Work] = field(default_factory=list)
     foreseen: list[str] = field(default_factory=list)
+
+    def foresee(self, added: AddBatch) -> None:
+        """Let the members that follow read what is not committed yet."""
+        self.scene = self.scene.with_foreseen(added)
+        self.foreseen.append(added.batch.id)
 
     def commit(self) -> Commit:
         """Return all of it as one commit."""

@@ -50,20 +50,3 @@ def due_tables(
         if is_due:
             due.add(node)
     return due
-
-
-def effective_seconds(graph: Graph, schedules: Mapping[str, Schedule], default: float) -> dict[str, float | None]:
-    """Return how often each stream table is due: of a calculated one the shortest time of its readers, None where no duration says it."""
-    found: dict[str, float | None] = {}
-    for node in reversed(graph.order):
-        schedule = schedules[node]
-        match schedule:
-            case Every():
-                found[node] = schedule.seconds
-            case Calculated():
-                readers = [r for r in graph.dependents.get(node, ()) if not isinstance(schedules[r], Manual)]
-                times = [t for r in readers if (t := found[r]) is not None]
-                found[node] = min(times, default=None) if readers else default
-            case Cron() | Manual():
-                found[node] = None
-    return found

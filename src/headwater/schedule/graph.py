@@ -48,12 +48,6 @@ class Graph:
     _bits: Mapping[str, int]
     _above: Mapping[str, int]
 
-    def __contains__(self, node: object) -> bool:
-        return node in self.level
-
-    def __len__(self) -> int:
-        return len(self.order)
-
     def ancestors(self, node: str) -> set[str]:
         """Return everything that a stream table reads, directly or not, tables included."""
         above = self._above[node]
@@ -80,16 +74,14 @@ def rebuilt(old: Graph, sources: Edges) -> Graph:
     gone = [n for n in old.order if n not in sources]
     if not changed and not gone:
         return old
-    touched = _below(changed, old.dependents) | _below(changed, _dependents(sources)) | set(changed)
+    touched = _below(changed, _dependents(sources)) | set(changed)
     forgotten = len(old._bits) - len(old.sources.keys() | old.dependents.keys())
     if len(touched) + forgotten > MOST_TOUCHED * len(sources):
         return graph_of(sources)
     kept = [n for n in old.order if n in sources and n not in touched]
     level = {n: old.level[n] for n in kept}
     above = {n: old._above[n] for n in kept}
-    made = _built(dict(sources), kept, level, dict(old._bits), above)
-    missing = sources.keys() - made.level.keys()
-    return graph_of(sources) if missing else made
+    return _built(dict(sources), kept, level, dict(old._bits), above)
 
 
 def _built(
