@@ -33,6 +33,15 @@ class HeadwaterError(Exception):
         return "\n".join(lines)
 
 
+def brief(error: Exception) -> str:
+    """Return an error in one line: what happened and, in a word, why."""
+    if not isinstance(error, HeadwaterError):
+        first = next((line for line in str(error).splitlines() if line.strip()), "")
+        return f"{type(error).__name__}: {first}" if first else type(error).__name__
+    reason = next((line for line in (error.detail or "").splitlines() if line.strip()), "")
+    return f"{error.message}: {reason}" if reason else error.message
+
+
 class NotAWarehouseError(HeadwaterError):
     """The target of `connect` exists but holds no warehouse."""
 
@@ -180,6 +189,24 @@ class CheckFailedError(HeadwaterError):
     """A refresh produced something that cannot be true; nothing was committed."""
 
     code = "HW503"
+
+
+class CancelledError(HeadwaterError):
+    """A refresh was cancelled, by its timeout or by somebody; nothing was committed."""
+
+    code = "HW505"
+
+
+class PausedError(HeadwaterError):
+    """A stream table is suspended, or its fuse has blown: it must be resumed first."""
+
+    code = "HW506"
+
+
+class UnknownGroupError(HeadwaterError):
+    """No group of that name."""
+
+    code = "HW207"
 
 
 class EvaluationError(HeadwaterError):

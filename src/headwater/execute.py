@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, assert_never
 
 from headwater.engine.texts import named_views
@@ -62,9 +61,9 @@ def executed(wh: Warehouse, statement: st.Statement) -> Any:
                 statement.query.text,
                 schedule=statement.schedule,
                 refresh_mode=statement.mode or RefreshMode.AUTO,
-                when_full=_when_full(statement.options),
                 or_replace=statement.or_replace,
                 if_not_exists=statement.if_not_exists,
+                **statement.options,
             )
             return Result(f'stream table "{made.name}" created, {made.rows} rows', value=made, notices=made.notices)
         case st.AlterStreamTable():
@@ -72,8 +71,8 @@ def executed(wh: Warehouse, statement: st.Statement) -> Any:
                 str(statement.name),
                 schedule=statement.schedule,
                 refresh_mode=statement.mode,
-                when_full=_when_full(statement.options),
                 query=statement.query.text if statement.query else None,
+                **statement.options,
             )
             return Result(f'stream table "{altered.name}" altered', value=altered, notices=altered.notices)
         case st.DropStreamTable():
@@ -101,16 +100,6 @@ def executed(wh: Warehouse, statement: st.Statement) -> Any:
             return Result("\n".join(lines), value=table.schema)
         case _:
             assert_never(statement)
-
-
-def _when_full(options: Mapping[str, str]) -> str | None:
-    """Return the one option there is; fail on any other."""
-    for key in options:
-        if key != "when_full":
-            raise StatementError(
-                f"unknown option {key!r}", hint="The option is when_full; SCHEDULE and REFRESH MODE are clauses."
-            )
-    return options.get("when_full")
 
 
 def _insert(wh: Warehouse, statement: st.Insert) -> Result:

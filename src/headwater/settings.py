@@ -24,8 +24,8 @@ from headwater.model.tables import WhenFull
 
 FILE_NAME = "headwater.toml"
 ENV_PREFIX = "HEADWATER_"
-NOT_SETTINGS = frozenset({"HEADWATER_WAREHOUSE"})
-"""Environment variables with the prefix that other parts read: the default target of the command line."""
+NOT_SETTINGS = frozenset({"HEADWATER_WAREHOUSE", "HEADWATER_NO_SERVICE"})
+"""Environment variables with the prefix that other parts read: defaults of the command line."""
 
 
 class FloatMode(Enum):
@@ -100,6 +100,44 @@ class Settings(BaseSettings):
     """How long the scheduler waits between two looks at the catalog."""
     default_schedule_seconds: Seconds = 1.0
     """How often a stream table with a calculated schedule is due where nobody reads it."""
+    worker_pool_size: Annotated[int, Field(ge=0, le=64)] = 0
+    """Threads that stay and refresh what is due; 0 makes a thread for each unit of work, up to `max_concurrent_refreshes`."""
+    max_concurrent_refreshes: Annotated[int, Field(ge=1, le=64)] = 4
+    """How many units of work a scheduler process runs at once, where `worker_pool_size` does not say."""
+    per_warehouse_worker_quota: Count = 0
+    """How many of them one warehouse may use where a process serves several; half as many more while others are idle. 0: a fair share."""
+    enable_change_buffer_fanout: bool = True
+    """Whether the changes of a source are read once for all stream tables that are refreshed at a time, or by each for itself."""
+    adaptive_batch_coalescing: bool = True
+    """Whether quick refreshes of stream tables that read the same changes are committed together."""
+    tiered_scheduling: bool = True
+    """Whether the tier of a stream table (hot, warm, cold, frozen) stretches its schedule."""
+    auto_backoff: bool = True
+    """Whether a stream table whose refreshes take as long as its schedule is refreshed less often, up to an eighth."""
+    schedule_jitter: Annotated[float, Field(ge=0, le=0.5)] = 0.0
+    """By which share of their length schedules are spread, so that not all tables are due at once; the same for a table every time."""
+    refresh_timeout_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """A scheduled refresh that takes longer is cancelled, with its Spark jobs; 0 means never."""
+    scheduler_drain_timeout: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30.0
+    """How long pausing waits for refreshes that are running."""
+    scheduler_heartbeat_seconds: Seconds = 5.0
+    """How often a running scheduler says in the catalog that it lives, and how it fares."""
+    max_consecutive_errors: PositiveCount = 3
+    """After so many failures in a row a stream table is suspended, until somebody resumes it."""
+    fuse_default_ceiling: Count = 0
+    """More changed rows than that stop a stream table whose fuse is `auto`, until somebody looks at it; 0 means never."""
+    fuse_reminder_seconds: Seconds = 60.0
+    """How often a fuse that has blown is spoken of again."""
+    buffer_alert_threshold: PositiveCount = 1_000_000
+    """A warning is given when more change rows than that wait for a stream table."""
+    backpressure_consecutive_limit: PositiveCount = 3
+    """After so many looks in a row above `buffer_alert_threshold` the event `change_buffer_backpressure` is raised."""
+    buffer_check_seconds: Seconds = 5.0
+    """How often the scheduler looks how many change rows wait."""
+    watermark_holdback_timeout: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """A watermark that did not move for so long is called stuck; 0 means never."""
+    history_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 90.0
+    """How long the history of refreshes and events is kept."""
     shuffle_partitions: Count = 0
     """Shuffle partitions of the embedded Spark session; 0 means twice the cores, at least 8."""
     consumer_limit_rows: Count = 0

@@ -8,11 +8,13 @@ import socket
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from headwater.catalog import Catalog, Snapshot
 from headwater.delta.context import DeltaOptions
+from headwater.diagnostics import Diagnostics
 from headwater.engine.lazy import Engine
 from headwater.engine.texts import named_views
 from headwater.engine.worker import Frame, ddl_fields, struct_type
@@ -29,12 +31,13 @@ from headwater.errors import (
 )
 from headwater.execute import executed
 from headwater.model.commit import Commit, CreateTable, DefineStream, DropTable, SetSchema
+from headwater.model.control import Skipped
+from headwater.model.options import DEFAULT_OPTIONS
 from headwater.model.reports import Result, TableStatus, Validation
 from headwater.model.schema import Field
 from headwater.model.sql import quoted
 from headwater.model.tables import (
     REREAD,
-    RefreshAction,
     RefreshMode,
     RefreshRecord,
     StreamTable,
@@ -42,6 +45,7 @@ from headwater.model.tables import (
     TableKind,
     WhenFull,
 )
+from headwater.operations import Operations, carried_over
 from headwater.refresh.cycle import Refresher, RefreshReport, chosen
 from headwater.refresh.definition import Planned, planned, require_mode, require_no_cycle
 from headwater.refresh.graph import dependents_of, topological
@@ -50,8 +54,9 @@ from headwater.refresh.scene import newest_scene
 from headwater.refresh.streams import StreamRequest, create_stream
 from headwater.refresh.verify import Verification, verified
 from headwater.refresh.when_full import full_notices, require_incremental, when_full_of
-from headwater.schedule.scheduler import Scheduler
 from headwater.schedule.schedules import schedule_of
+from headwater.schedule.stream_options import plain_options, stream_options
+from headwater.schedule.telling import Teller
 from headwater.settings import FloatMode, Settings
 from headwater.source import statements as st
 from headwater.source.dml import Change, Changer
@@ -72,7 +77,7 @@ from headwater.store.writing import WriteLimits, Writer
 _PIN_TRIES = 4
 
 
-class Warehouse:
+class Warehouse(Operations, Diagnostics):
     """Tables and stream tables over one catalog. Safe for use by several threads; close it, or use `with`."""
 
     def __init__(self, catalog: Catalog, location: Path, settings: Settings, spark: Any) -> None:
@@ -102,6 +107,7 @@ class Warehouse:
         )
         self._refresher = Refresher(self._ground)
         self._maintenance = Maintenance(self._ground)
+        self._teller = Teller(catalog)
         self._pins = Pins(catalog, owner, settings.lease_seconds, settings.vacuum_grace_seconds)
         self.session = ChangeSession(self._ground, self._maintenance, self.lookup)
         self._closed = False
@@ -276,16 +282,20 @@ class Warehouse:
         when_full: str | WhenFull | None = None,
         or_replace: bool = False,
         if_not_exists: bool = False,
+        **options: Any,
     ) -> TableStatus:
         """Define a stream table by SQL, or by a DataFrame made from `source(...)`, and populate it.
 
-        `when_full` is what happens where changes do not suffice: refuse, warn or allow; the setting of that name if left out.
+        `when_full` is what happens where changes do not suffice: refuse, warn or allow; the setting of that name if left out. `options`
+        say how it is scheduled: tier, sla, timeout, fuse_mode, fuse_ceiling, fuse_sensitivity, diamond_consistency and
+        diamond_schedule_policy.
         """
         self._require_open()
         self._require_no_transaction("CREATE STREAM TABLE")
         require_name(name)
         mode = _mode(refresh_mode)
         schedule_of(schedule)
+        chosen_options = stream_options(DEFAULT_OPTIONS, options)
         policy = self._settings.when_full if when_full is None else when_full_of(when_full)
         snapshot = self._catalog.snapshot()
         existing = snapshot.table(name)
@@ -305,9 +315,12 @@ class Warehouse:
         if existing is not None:
             require_no_cycle(snapshot, existing.id, name, plan.sources)
         text = query if isinstance(query, str) else plan.definition.text
-        request = StreamRequest(name, text, mode, schedule, policy, existing)
+        request = StreamRequest(name, text, mode, schedule, policy, existing, chosen_options)
         table_id = create_stream(self._ground, self._refresher, snapshot, plan, request)
         self._maintenance.after_change([table_id])
+        if existing is not None:
+            self._catalog.note(carried_over(snapshot, existing.id, table_id))
+        self._brought_together([table_id])
         made = self._catalog.snapshot()
         return self._status_of(made, made.tables[table_id])
 
@@ -340,8 +353,9 @@ class Warehouse:
         refresh_mode: str | RefreshMode | None = None,
         when_full: str | WhenFull | None = None,
         query: str | None = None,
+        **options: Any,
     ) -> TableStatus:
-        """Change schedule, mode, `when_full` or query.
+        """Change schedule, mode, `when_full`, query, or options; what is left out stays as it is.
 
         A query that means something else, or a change to or from FULL, builds the table anew.
         """
@@ -355,8 +369,9 @@ class Warehouse:
         definition = self._refresher.definition(stream)
         is_other = query is not None and not definition.is_same_query(self._planned(snapshot, query).definition)
         if is_other or (RefreshMode.FULL in (mode, stream.mode) and mode is not stream.mode):
+            given = plain_options(stream.options) | options
             return self.create_stream_table(
-                table.name, text, schedule=new_schedule, refresh_mode=mode, when_full=policy, or_replace=True
+                table.name, text, schedule=new_schedule, refresh_mode=mode, when_full=policy, or_replace=True, **given
             )
         if mode is RefreshMode.DIFFERENTIAL and definition.template is None:
             require_mode(self._planned(snapshot, stream.query), mode, table.name)
@@ -369,6 +384,7 @@ class Warehouse:
             stream.definition,
             snapshot.sources[table.id],
             stream.frontier,
+            stream_options(stream.options, options),
         )
         self._catalog.commit(Commit((change,), generation=snapshot.generation))
         return self._status_of(self._catalog.snapshot(), table)
@@ -376,30 +392,23 @@ class Warehouse:
     def refresh(
         self, name: str | None = None, *, full: bool = False, progress: Callable[[str, int, int], None] | None = None
     ) -> Any:
-        """Bring one stream table up to date, or all of them in the order of their dependencies."""
+        """Bring one stream table up to date, or all of them in the order of their dependencies.
+
+        Stream tables that are committed together, of a diamond or of a refresh group, are brought to one moment all of them.
+        """
         self._require_no_transaction("REFRESH")
         snapshot = self.snapshot()
         if name is not None:
             table, _ = self._stream(snapshot, name)
-            return self._refreshed(table.id, full)
+            return self.refreshed_together(self._with_group(snapshot, table.id), full=full)[table.id]
         reports: list[RefreshReport] = []
-        order = topological(snapshot)
-        for i, table_id in enumerate(order):
+        units = self._units(snapshot)
+        total = sum(map(len, units))
+        for unit in units:
             if progress is not None:
-                progress(snapshot.tables[table_id].name, i, len(order))
-            reports.append(self._refreshed(table_id, full))
+                progress(snapshot.tables[unit[0]].name, len(reports), total)
+            reports += self.refreshed_together(unit, full=full).values()
         return reports
-
-    def _refreshed(self, table_id: str, full: bool) -> RefreshReport:
-        report = self._refresher.refresh(table_id, full=full)
-        if report.action is not RefreshAction.NO_DATA:
-            self._maintenance.after_change([table_id])
-        return report
-
-    def scheduler(self) -> Scheduler:
-        """Return a scheduler of this warehouse: `tick` runs one round, `start` a thread that goes on until `stop`."""
-        self._require_open()
-        return Scheduler(self._ground, self._refresher, self._maintenance.after_change)
 
     def verify(self, name: str | None = None, *, progress: Callable[[str, int, int], None] | None = None) -> Any:
         """Compare a stream table with its query at its frontier; all of them without a name."""
@@ -553,7 +562,26 @@ class Warehouse:
         """Return every table with its size, and for stream tables how far they have come. Starts no Spark."""
         snapshot = self.snapshot()
         tables = [t for t in snapshot.tables.values() if t.kind is not TableKind.AUX]
-        return [self._status_of(snapshot, t) for t in sorted(tables, key=lambda t: t.name)]
+        fresh = self.freshness(snapshot) if snapshot.streams else {}
+        found = []
+        for table in sorted(tables, key=lambda t: t.name):
+            status = self._status_of(snapshot, table)
+            if table.id in fresh:
+                stream, how = snapshot.streams[table.id], fresh[table.id]
+                status = replace(
+                    status,
+                    tier=stream.options.tier.value,
+                    staleness_seconds=how.staleness_seconds,
+                    why_behind=self._skipped(snapshot, table.id) or how.reason,
+                )
+            found.append(status)
+        return found
+
+    def _skipped(self, snapshot: Snapshot, table_id: str) -> str | None:
+        skipped = snapshot.notes.get(Skipped, table_id)
+        return (
+            f"changes of versions {skipped.after + 1} to {skipped.upto} were skipped" if skipped is not None else None
+        )
 
     def _status_of(self, snapshot: Snapshot, table: Table) -> TableStatus:
         table = snapshot.tables[table.id]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.main import get_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +94,7 @@ def test_make_targets_and_commands_exist(page: Path) -> None:
     code = "\n".join([*INLINE.findall(FENCED.sub("", text)), *SHELL.findall(text)])
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"\bmake ([a-z]+)\b", code)) <= targets
-    commands = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    commands = set(get_command(app).commands)  # type: ignore[attr-defined]
     assert set(re.findall(r"\bheadwater ([a-z]+)\b", code)) <= commands
 
 

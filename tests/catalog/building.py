@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import event
 from tests.support.postgres import TestServer, postgres_server, postgres_url
 
 from headwater.catalog import Catalog, Options
@@ -98,6 +100,29 @@ class CatalogContract:
     def catalog(self, url: str, clock: ManualClock) -> Iterator[Catalog]:
         with Catalog.open(url, options=Options(clock=clock)) as catalog:
             yield catalog
+
+
+@contextmanager
+def statements(catalog: Catalog) -> Iterator[list[str]]:
+    """Collect what a catalog asks its database, without what only begins a transaction."""
+    database, asked = catalog._database, []
+    shortest = database.first_row
+
+    def seen(connection: object, cursor: object, text: str, *_: object) -> None:
+        if not text.startswith("BEGIN"):
+            asked.append(text)
+
+    def first_row(sql: str) -> tuple[Any, ...]:
+        asked.append(sql)
+        return shortest(sql)
+
+    event.listen(database._engine, "before_cursor_execute", seen)
+    database.first_row = first_row  # type: ignore[method-assign]
+    try:
+        yield asked
+    finally:
+        del database.first_row
+        event.remove(database._engine, "before_cursor_execute", seen)
 
 
 def managed(table_id: str, name: str | None = None, **values: Any) -> Table:

@@ -20,7 +20,9 @@ from headwater.catalog.migrate import SCRIPTS, Migrations, revision
 from headwater.catalog.opening import catalog_url, create_catalog, open_catalog
 from headwater.catalog.tables import FORMAT, metadata
 from headwater.errors import CatalogCorruptError, CatalogTooNewError, NotAWarehouseError, SettingError
-from headwater.model.commit import Commit
+from headwater.model.commit import Commit, MoveFrontier
+from headwater.model.control import NO_NOTES, Pause, noted
+from headwater.model.options import DEFAULT_OPTIONS
 from headwater.model.tables import RefreshMode, WhenFull
 
 LATER_FORMAT = f'''
@@ -272,19 +274,29 @@ class TestMigrations:
             Catalog.open(url)
 
     @pytest.mark.parametrize("backend", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-    def test_stream_tables_of_the_first_format_warn_when_full(
-        self, backend: str, tmp_path: Path, request: pytest.FixtureRequest
+    @pytest.mark.parametrize("format_number", range(1, FORMAT))
+    def test_stream_tables_of_older_formats_have_what_was_added_since(
+        self, backend: str, format_number: int, tmp_path: Path, request: pytest.FixtureRequest
     ) -> None:
         url = str(tmp_path / "catalog.db") if backend == "sqlite" else request.getfixturevalue("postgres_url")
-        old = create_catalog(url, "/warehouse", Options(), Migrations(1))
+        old = create_catalog(url, "/warehouse", Options(), Migrations(format_number))
         old.database.write(lambda connection: [connection.exec_driver_sql(row) for row in FIRST_FORMAT_ROWS])
         old.database.close()
         with Catalog.open(url) as catalog:
             stream = catalog.snapshot().streams["s"]
             assert (stream.when_full, stream.query, stream.frontier) == (WhenFull.WARN, "SELECT 1", 1)
             assert (stream.mode, stream.schedule) == (RefreshMode.DIFFERENTIAL, "1s")
+            assert (dict(stream.frontiers), stream.options) == ({}, DEFAULT_OPTIONS)
+            assert (stream.refreshed_at, stream.refresh_ms) == (None, None)
+            assert catalog.snapshot().notes == NO_NOTES
+            assert (catalog.events(), catalog.schedulers()) == ([], [])
+            catalog.note([noted("s", Pause(1.0))])
+            assert catalog.snapshot().notes.get(Pause, "s") == Pause(1.0)
             catalog.commit(Commit((define("s", frontier=1, when_full=WhenFull.REFUSE),)))
             assert catalog.snapshot().streams["s"].when_full is WhenFull.REFUSE
+            catalog.commit(Commit((MoveFrontier("s", 1, 2, began=5.0, ms=6.0),)))
+            stream = catalog.snapshot().streams["s"]
+            assert (stream.frontier, stream.refreshed_at, stream.refresh_ms) == (2, 5.0, 6.0)
 
     def test_failed_migration_changes_nothing(self, tmp_path: Path, later: Migrations) -> None:
         url = str(tmp_path / "catalog.db")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event as Signal
 
 import psycopg
 import pytest
@@ -14,6 +15,7 @@ from tests.support.postgres import TestServer
 
 from headwater.catalog import Catalog, CatalogUnavailableError, CommitUnknownError, Options
 from headwater.errors import BusyError, SettingError
+from headwater.model.events import Event, EventKind
 
 pytestmark = pytest.mark.postgres
 
@@ -122,6 +124,27 @@ def test_lease_cannot_change_hands_inside_a_commit(catalog: Catalog, postgres_ur
         commit.execute("SELECT * FROM headwater.leases WHERE name = 'l' FOR SHARE")
         with ThreadPoolExecutor(1) as pool, pytest.raises(BusyError):
             pool.submit(lambda: [catalog.acquire("l", "b", 10.0) for _ in range(20)]).result()
+
+
+def test_events_are_seen_in_the_order_of_their_ids(catalog: Catalog) -> None:
+    """Who has seen an event has seen all with smaller ids, so that asking for newer ones is enough."""
+    committing, seen = Signal(), Signal()
+
+    def hold(_: Connection) -> None:
+        committing.set()
+        assert seen.wait(10.0)
+
+    event.listen(catalog._database._engine, "commit", hold, once=True)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(catalog.record_events, [Event(EventKind.RESUMED, 1.0)])
+        assert committing.wait(10.0)
+        with pytest.raises(BusyError):
+            catalog.record_events([Event(EventKind.RESUMED, 2.0)])
+        assert catalog.events() == [], "readers do not wait"
+        seen.set()
+        first.result(10.0)
+    catalog.record_events([Event(EventKind.RESUMED, 2.0)])
+    assert [e.at for e in catalog.events()] == [2.0, 1.0]
 
 
 def test_commits_wait_for_the_disk_even_if_the_database_does_not(postgres_url: str) -> None:

@@ -17,8 +17,9 @@ from sqlalchemy.dialects import sqlite
 from tests.catalog.building import apply, create, data_file, define, inline, inserted, managed, refresh_record
 
 from headwater.catalog import Catalog, Options
+from headwater.catalog.noting import RECENT_NOTES
 from headwater.catalog.reading import STANDING_BATCHES, STANDING_FILES
-from headwater.catalog.snapshots import LIVE, NEWER
+from headwater.catalog.snapshots import LIVE, NEWER, PROGRESS
 from headwater.catalog.states import STATES
 from headwater.errors import BusyError
 from headwater.model.commit import CreateTable, MoveFrontier, ReplaceBatches
@@ -169,6 +170,8 @@ def test_hot_queries_search_an_index(path: Path) -> None:
         (STANDING_BATCHES, ids, "ix_batches_table_id_removed (table_id=? AND removed"),
         (STATES, ids, "(table_id=? AND version"),
         (NEWER, {"after": version - 1, "at_version": version}, "ix_table_states_version (version>? AND version<?)"),
+        (PROGRESS, {"progressed": version}, "ix_streams_progressed (progressed>?)"),
+        (RECENT_NOTES, {"progressed": version}, "ix_notes_progressed (progressed>?)"),
     ):
         steps = plan(path, statement, **values)
         assert any(wanted in step for step in steps), steps

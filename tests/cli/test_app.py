@@ -3,68 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from tests.cli.shops import Run, documents, run_process
+from typer.main import get_command
 
 from headwater.cli.app import app
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-HEADWATER = Path(sys.executable).with_name("headwater")
-Run = Callable[..., Result]
-
-SETUP = """
-CREATE TABLE orders (id BIGINT PRIMARY KEY, region STRING, amount DECIMAL(12,2)); -- a table; its rows come next
-INSERT INTO orders VALUES (1, 'north; east', 10.00), (2, 'north; east', 5.50), (3, 'south', 7.25);
-CREATE STREAM TABLE sales AS SELECT region, count(*) AS n, sum(amount) AS total FROM orders GROUP BY region;
-CREATE STREAM TABLE large AS SELECT id, amount FROM orders WHERE amount > 6
-"""
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command in this process."""
-    monkeypatch.delenv("HEADWATER_WAREHOUSE", raising=False)
-
-    def invoke(*arguments: str, text: str | None = None) -> Result:
-        return CliRunner().invoke(app, [str(a) for a in arguments], input=text)
-
-    return invoke
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
-    """A warehouse with one table and two stream tables."""
-    path = tmp_path_factory.mktemp("cli") / "shop"
-    assert CliRunner().invoke(app, ["init", str(path)]).exit_code == 0
-    made = CliRunner().invoke(app, ["sql", "-w", str(path), "-f", "-"], input=SETUP)
-    assert made.exit_code == 0, made.output
-    return path
-
-
-@pytest.fixture
-def shop(original: Path, tmp_path: Path) -> str:
-    """A copy of it for one test."""
-    return str(shutil.copytree(original, tmp_path / "shop"))
-
-
-def documents(result: Result) -> list[Any]:
-    assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
-
-
-def run_process(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if not k.startswith("HEADWATER_")} | environ
-    return subprocess.run([HEADWATER, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=240)
+COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]
 
 
 # -- without a warehouse ---------------------------------------------------------------------------------------------------
@@ -75,9 +24,11 @@ def test_version(run: Run) -> None:
     assert documents(run("--json", "--version"))[0]["version"].startswith("0.")
 
 
-@pytest.mark.parametrize(
-    "command", ["demo", "init", "sql", "refresh", "status", "history", "verify", "validate", "vacuum"]
-)
+def test_the_commands() -> None:
+    assert set(COMMANDS) >= {"sql", "refresh", "run", "status", "health", "pause", "drain", "fuse", "explain"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_an_example_and_json(run: Run, command: str) -> None:
     result = run(command, "--help")
     assert result.exit_code == 0

@@ -9,7 +9,8 @@ from enum import Enum
 
 import pytest
 
-from headwater.cli.output import Column, JsonOutput, Shown, TextOutput, cell, json_text, output_for
+from headwater.cli.cells import Column, Shown, cell, json_text
+from headwater.cli.output import JsonOutput, TextOutput, output_for
 from headwater.errors import SettingError, UnknownTableError
 
 COLUMNS = (Column("name", "table"), Column("rows", "rows", Shown.COUNT), Column("ms", "ms", Shown.MILLISECONDS))
@@ -63,46 +64,46 @@ def test_cells(value: object, shown: Shown, text: str) -> None:
 
 
 def test_json_records_are_one_document(capsys: pytest.CaptureFixture[str]) -> None:
-    JsonOutput().records(COLUMNS, [{"name": "a", "rows": 1, "other": 2}], empty="none")
+    output_for(as_json=True).records(COLUMNS, [{"name": "a", "rows": 1, "other": 2}], empty="none")
     captured = capsys.readouterr()
     assert json.loads(captured.out) == [{"name": "a", "rows": 1, "other": 2}]
-    JsonOutput().records(COLUMNS, [], empty="none")
+    output_for(as_json=True).records(COLUMNS, [], empty="none")
     assert json.loads(capsys.readouterr().out) == []
 
 
 def test_text_records(capsys: pytest.CaptureFixture[str]) -> None:
-    TextOutput().records(COLUMNS, [{"name": "orders [red]", "rows": 12345, "ms": None}], empty="none")
+    output_for(as_json=False).records(COLUMNS, [{"name": "orders [red]", "rows": 12345, "ms": None}], empty="none")
     out = capsys.readouterr().out
     assert "orders [red]" in out
     assert "12,345" in out
-    TextOutput().records(COLUMNS, [], empty="Nothing here.")
+    output_for(as_json=False).records(COLUMNS, [], empty="Nothing here.")
     assert capsys.readouterr().out == "Nothing here.\n"
 
 
 def test_text_without_a_terminal_is_never_folded(capsys: pytest.CaptureFixture[str]) -> None:
     long = "x" * 300
-    TextOutput().result(["a", "b"], [(long, long)], more=False)
+    output_for(as_json=False).result(["a", "b"], [(long, long)], more=False)
     assert f"{long}   {long}" in capsys.readouterr().out
 
 
 def test_a_result(capsys: pytest.CaptureFixture[str]) -> None:
-    TextOutput().result(["region", "n"], [("north", 2), (None, 1)], more=False)
+    output_for(as_json=False).result(["region", "n"], [("north", 2), (None, 1)], more=False)
     out = capsys.readouterr().out
     assert "NULL" in out
     assert out.rstrip().endswith("2 rows")
-    TextOutput().result(["n"], [(1,)], more=True)
+    output_for(as_json=False).result(["n"], [(1,)], more=True)
     assert "the first 1 row" in capsys.readouterr().out
 
 
 def test_an_error_has_code_detail_and_hint_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    TextOutput().error(SettingError("unknown setting", detail="because", hint="do this"))
+    output_for(as_json=False).error(SettingError("unknown setting", detail="because", hint="do this"))
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == "error HW107: unknown setting\n  detail: because\n  hint: do this\n"
 
 
 def test_an_error_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    JsonOutput().error(UnknownTableError("ordes", ["orders"]))
+    output_for(as_json=True).error(UnknownTableError("ordes", ["orders"]))
     captured = capsys.readouterr()
     assert captured.out == ""
     error = json.loads(captured.err)["error"]
@@ -111,13 +112,13 @@ def test_an_error_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_a_terminal_a_board_prints_a_line_per_change(capsys: pytest.CaptureFixture[str]) -> None:
-    with TextOutput().board(COLUMNS) as board:
+    with output_for(as_json=False).board(COLUMNS) as board:
         board.update([], {"name": "sales", "rows": 3, "ms": 1.5}, "caption")
     assert capsys.readouterr().out == "table sales  rows 3  ms 1.5\n"
 
 
 def test_without_a_terminal_progress_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    with TextOutput().steps("Working", 10) as steps:
+    with output_for(as_json=False).steps("Working", 10) as steps:
         steps.advance(5, 10, "Half way")
     captured = capsys.readouterr()
     assert captured.out + captured.err == ""

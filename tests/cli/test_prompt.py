@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headwater.cli import prompt
-from headwater.cli.output import JsonOutput
+from headwater.cli.output import output_for
 from headwater.errors import StatementError
 
 
@@ -57,25 +57,25 @@ def test_finished_statements(text: str, statements: list[str] | None) -> None:
 
 def test_a_statement_over_several_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = typed(monkeypatch, "SELECT 1,", "  ';'", "FROM t; SELECT 2;")
-    assert list(prompt.read_statements(JsonOutput())) == ["SELECT 1,\n  ';'\nFROM t", "SELECT 2"]
+    assert list(prompt.read_statements(output_for(as_json=True))) == ["SELECT 1,\n  ';'\nFROM t", "SELECT 2"]
     assert shown == ["headwater> ", "        -> ", "        -> ", "headwater> "]
 
 
 @pytest.mark.parametrize("word", ["exit", "QUIT;", r"\q", "  exit ; "])
 def test_words_that_end(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
     typed(monkeypatch, word, "SELECT 1;")
-    assert list(prompt.read_statements(JsonOutput())) == []
+    assert list(prompt.read_statements(output_for(as_json=True))) == []
 
 
 def test_ctrl_c_forgets_what_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     typed(monkeypatch, "SELECT 'never", KeyboardInterrupt, "SELECT 2;")
-    assert list(prompt.read_statements(JsonOutput())) == ["SELECT 2"]
+    assert list(prompt.read_statements(output_for(as_json=True))) == ["SELECT 2"]
 
 
 def test_history_is_kept_for_its_owner_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("readline")
     typed(monkeypatch, "SELECT 1;")
-    assert list(prompt.read_statements(JsonOutput())) == ["SELECT 1"]
+    assert list(prompt.read_statements(output_for(as_json=True))) == ["SELECT 1"]
     file = tmp_path / "state" / "headwater" / "sql_history"
     assert file.stat().st_mode & 0o077 == 0
 

@@ -21,6 +21,7 @@ from tests.catalog.building import (
     postgres_server,  # noqa: F401
     postgres_url,  # noqa: F401
     refresh_record,
+    statements,
     write_into_base,
 )
 
@@ -31,11 +32,23 @@ from headwater.model.commit import (
     Commit,
     CreateTable,
     DropTable,
+    LeaseToken,
     MoveFrontier,
     ReplaceBase,
     ReplaceBatches,
     SetSchema,
 )
+from headwater.model.control import Gate, noted
+from headwater.model.options import (
+    DEFAULT_OPTIONS,
+    OPTION_NAMES,
+    Consistency,
+    FuseMode,
+    GroupPolicy,
+    StreamOptions,
+    Tier,
+)
+from headwater.model.reports import Unseen
 from headwater.model.schema import Field
 from headwater.model.tables import Batch, BatchFormat, FileRole, RefreshAction, TableKind
 
@@ -221,6 +234,58 @@ class ReadingContract(CatalogContract):
         assert catalog.changed_since([("t", 2)], 4) == {"t"}
         assert catalog.changed_since([("t", 3)], 4) == set()
 
+    def test_waiting_rows(self, catalog: Catalog) -> None:
+        catalog.commit(create("t", "u"))  # 1
+        apply(catalog, inline("b2", "t", inserts=4))  # 2
+        apply(catalog, inline("b3", "t", inserts=0, deletes=3), inline("c3", "u"))  # 3
+        apply(catalog, inline("b4", "t", inserts=5, deletes=1))  # 4
+        pairs = [("t", 0), ("t", 2), ("t", 3), ("t", 4), ("u", 2), ("u", 3), ("unknown", 0), ("t", 2)]
+        assert catalog.waiting_rows(pairs) == {
+            ("t", 0): 13,
+            ("t", 2): 9,
+            ("t", 3): 6,
+            ("t", 4): 0,
+            ("u", 2): 1,
+            ("u", 3): 0,
+            ("unknown", 0): 0,
+        }
+        assert catalog.waiting_rows([("u", 2)]) == {("u", 2): 1}
+        assert catalog.waiting_rows([]) == {}
+        merged = Batch("m", "t", BatchFormat.INLINE, 2, 0, 1, merged=True, inline=b"m")
+        apply(catalog, ReplaceBatches("t", ("b2", "b3"), merged))
+        assert catalog.waiting_rows([("t", 2), ("t", 3)]) == {("t", 2): 8, ("t", 3): 6}, "a merged batch counts whole"
+        apply(catalog, ReplaceBatches("t", ("m", "b4")))
+        assert catalog.waiting_rows([("t", 0)]) == {("t", 0): 0}
+
+    def test_waiting_rows_cost_one_query(self, catalog: Catalog) -> None:
+        catalog.commit(create(*(f"t{number}" for number in range(30))))
+        apply(catalog, *(inline(f"b{number}", f"t{number}") for number in range(30)))
+        with statements(catalog) as asked:
+            found = catalog.waiting_rows([(f"t{number}", version) for number in range(30) for version in (0, 1, 2)])
+        assert len(asked) == 1
+        assert sum(found.values()) == 60
+
+    def test_oldest_unseen_change(self, catalog: Catalog, clock: ManualClock) -> None:
+        catalog.commit(create("t", "u"))  # 1
+        apply(catalog, CreateTable(managed("s", kind=TableKind.STREAM)), define("s", "t", "u"))  # 2
+        apply(catalog, inline("b3", "t"))  # 3
+        assert catalog.oldest_unseen() == {}, "what was never populated shows nothing yet"
+        apply(catalog, MoveFrontier("s", None, 3))  # 4
+        assert catalog.oldest_unseen() == {}
+        clock.advance(100.0)
+        apply(catalog, inline("b5", "t"))  # 5
+        clock.advance(10.0)
+        apply(catalog, inline("b6", "t"), inline("c6", "u"))  # 6
+        apply(catalog, SetSchema("u", SCHEMA.with_field(Field("x", "INT"))))  # 7: no rows changed
+        clock.advance(5.0)
+        assert catalog.oldest_unseen() == {("s", "t"): Unseen(5, 15.0), ("s", "u"): Unseen(6, 5.0)}
+        apply(catalog, MoveFrontier("s", 3, 5, {"u": 7}))  # 8
+        assert catalog.oldest_unseen() == {("s", "t"): Unseen(6, 5.0)}, "each source counts from where it was read"
+        apply(catalog, MoveFrontier("s", 5, 8))  # 9
+        with statements(catalog) as asked:
+            assert catalog.oldest_unseen() == {}
+        assert len(asked) == 1
+
     def test_history_is_newest_first(self, catalog: Catalog) -> None:
         catalog.commit(create("t"))
         version = catalog.commit(Commit((inline("b", "t"),), history=(refresh_record("t"), refresh_record("u"))))
@@ -352,6 +417,8 @@ class CommittingContract(CatalogContract):
         apply(catalog, inline("b", "a"), inline("c", "s"))
         snapshot = catalog.snapshot()
         assert snapshot.tables["a"].parent_id == "s"
+        assert dict(snapshot.parts) == dict(catalog.snapshot(2).parts) == {"s": ("a",)}
+        assert dict(catalog.snapshot(1).parts) == {}
         assert dict(snapshot.sources) == {"s": ("t",)}
         assert dict(snapshot.dependents) == {"t": ("s",)}
         version = apply(catalog, DropTable("s"))
@@ -362,6 +429,7 @@ class CommittingContract(CatalogContract):
             {},
             {},
         )
+        assert dict(after.parts) == {}
         assert catalog.manifest("a", version).batches == ()
         assert [batch.id for batch in catalog.manifest("a", version - 1).batches] == ["b"]
 
@@ -392,9 +460,94 @@ class CommittingContract(CatalogContract):
         apply(catalog, replace(define("s", frontier=1), schedule="1m"))
         stream = catalog.snapshot().streams["s"]
         assert (stream.schedule, stream.status, stream.last_error, stream.full_ms) == ("1m", "PAUSED", "by hand", 5.0)
+        apply(catalog, MoveFrontier("s", 1, 2, began=5.0, ms=6.0))
+        assert catalog.snapshot().streams["s"].refreshed_at == 5.0
         apply(catalog, define("s", query="SELECT 2"))
         stream = catalog.snapshot().streams["s"]
+        assert (stream.refreshed_at, stream.refresh_ms) == (None, None)
         assert (stream.status, stream.last_error, stream.full_ms, stream.frontier) == ("ACTIVE", None, None, None)
+
+    def test_options_of_a_stream_table(self, catalog: Catalog, url: str) -> None:
+        options = StreamOptions(
+            tier=Tier.COLD,
+            sla_seconds=30.5,
+            fuse_mode=FuseMode.ON,
+            fuse_ceiling=10**12,
+            fuse_sensitivity=3,
+            diamond_consistency=Consistency.NONE,
+            diamond_schedule_policy=GroupPolicy.SLOWEST,
+            timeout_seconds=0.25,
+        )
+        assert all(getattr(options, name) != getattr(DEFAULT_OPTIONS, name) for name in OPTION_NAMES)
+        apply(catalog, CreateTable(managed("s", kind=TableKind.STREAM)), replace(define("s"), options=options))
+        apply(catalog, CreateTable(managed("r", kind=TableKind.STREAM)), define("r"))
+        apply(catalog, MoveFrontier("s", None, 1))
+        with Catalog.open(url) as other:
+            for snapshot in (catalog.snapshot(), other.snapshot()):
+                assert snapshot.streams["s"].options == options
+                assert snapshot.streams["r"].options == DEFAULT_OPTIONS
+            apply(catalog, replace(define("s", frontier=1), options=replace(options, tier=Tier.FROZEN)))
+            for snapshot in (catalog.snapshot(), other.snapshot()):
+                assert snapshot.streams["s"].options == replace(options, tier=Tier.FROZEN)
+            apply(catalog, define("s", frontier=1))
+            assert other.snapshot().streams["s"].options == DEFAULT_OPTIONS, "a definition is replaced whole"
+
+    def test_options_of_a_newer_process_are_left_out(self, catalog: Catalog, url: str) -> None:
+        apply(catalog, CreateTable(managed("s", kind=TableKind.STREAM)), define("s"))
+        text = 'UPDATE streams SET options = \'{"tier": "cold", "colour": "red"}\''
+        catalog._database.write(lambda connection: connection.exec_driver_sql(text).rowcount)
+        with Catalog.open(url) as other:
+            assert other.snapshot().streams["s"].options == StreamOptions(tier=Tier.COLD)
+
+    def test_last_refresh_of_a_stream_table(self, catalog: Catalog, url: str) -> None:
+        def last(catalog: Catalog) -> tuple[float | None, float | None]:
+            stream = catalog.snapshot().streams["s"]
+            return stream.refreshed_at, stream.refresh_ms
+
+        apply(catalog, CreateTable(managed("s", kind=TableKind.STREAM)), define("s"))
+        with Catalog.open(url) as other:
+            assert last(catalog) == last(other) == (None, None)
+            apply(catalog, MoveFrontier("s", None, 1, began=1000.5, ms=12.25))
+            assert last(catalog) == last(other) == (1000.5, 12.25)
+            with pytest.raises(BusyError):
+                apply(catalog, MoveFrontier("s", None, 2, began=2000.0, ms=1.0))
+            catalog.set_stream_status("s", "ERROR", "by hand")
+            apply(catalog, replace(define("s", frontier=1), schedule="1h"))
+            assert last(catalog) == last(other) == (1000.5, 12.25)
+            apply(catalog, MoveFrontier("s", 1, 2, began=3000.0, ms=2.0))
+            assert last(catalog) == last(other) == (3000.0, 2.0)
+        with Catalog.open(url) as other:
+            assert last(other) == (3000.0, 2.0)
+
+    def test_commit_gives_leases_back(self, catalog: Catalog) -> None:
+        catalog.commit(create("t"))
+        tokens = catalog.acquire_all(("l", "m"), "a", 10.0)
+        assert not isinstance(tokens, str)
+        apply(catalog, inline("b", "t"), leases=tuple(tokens))
+        assert catalog.acquire_all(("l", "m"), "b", 10.0) == "l", "not unless it says so"
+        apply(catalog, inline("c", "t"), leases=tuple(tokens[:1]), releases=True)
+        assert catalog.leases_of_others("", "b") == {"m": "a"}, "those that it names"
+        assert not catalog.heartbeat(tokens[0], 10.0)
+        apply(catalog, inline("d", "t"), leases=tuple(tokens[1:]), releases=True)
+        assert catalog.acquire_all(("l", "m"), "b", 10.0) == [LeaseToken("l", "b", 2), LeaseToken("m", "b", 2)]
+        apply(catalog, inline("e", "t"), releases=True)
+        assert catalog.leases_of_others("", "a") == {"l": "b", "m": "b"}
+
+    def test_listeners_hear_of_commits(self, catalog: Catalog, url: str) -> None:
+        heard: list[str] = []
+        end_first = catalog.listen(lambda: heard.append(f"first {catalog.head().version}"))
+        catalog.listen(lambda: heard.append("second"))
+        catalog.commit(create("t"))
+        assert heard == ["first 1", "second"], "after the commit, which they can see"
+        with pytest.raises(BusyError):
+            apply(catalog, inline("b", "t"), unmoved={"t": 0})
+        catalog.note([noted("t", Gate(1.0))])
+        with Catalog.open(url) as other:
+            apply(other, inline("b", "t"))
+        assert heard == ["first 1", "second"], "nothing was committed through this object"
+        end_first()
+        apply(catalog, inline("c", "t"))
+        assert heard == ["first 1", "second", "second"]
 
     def test_many_files_in_one_commit(self, catalog: Catalog) -> None:
         catalog.commit(create("t"))

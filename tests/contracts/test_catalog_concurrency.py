@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
+from threading import Event as Signal
 
 from tests.catalog.building import (
     CatalogContract,
@@ -23,6 +25,8 @@ from tests.catalog.building import (
 
 from headwater.catalog import Catalog
 from headwater.errors import BusyError, LeaseLostError
+from headwater.model.control import Pause, noted, withdrawn
+from headwater.model.events import Event, EventKind
 
 WORKERS = 3
 COMMITS = 15
@@ -135,6 +139,136 @@ class ConcurrencyContract(CatalogContract):
             assert isinstance(committed, int | LeaseLostError)
             wins["commit" if isinstance(committed, int) else "vacuum"] += 1
         assert catalog.snapshot().tables["t"].row_count == 10 * wins["commit"]
+
+    def test_leases_are_taken_all_or_none(self, catalog: Catalog) -> None:
+        for number in range(5):
+            names = [f"{number}-{name}" for name in "abcd"]
+            results = at_once(
+                *(
+                    lambda w=worker, wanted=names[worker:] + names[:worker]: catalog.acquire_all(
+                        wanted, f"worker {w}", 60.0
+                    )
+                    for worker in range(4)
+                )
+            )
+            won = [result for result in results if isinstance(result, list)]
+            assert len(won) == 1
+            assert [token.name for token in won[0]] == names
+            assert results.count(names[0]) == 3
+            assert set(catalog.leases_of_others(f"{number}-", "nobody").values()) == {won[0][0].owner}
+
+    def test_who_holds_several_is_alone_and_nobody_waits_for_ever(self, catalog: Catalog) -> None:
+        catalog.commit(create("t"))
+        names = tuple("abcd")
+        holders: list[str] = []
+
+        def work(worker: int) -> int:
+            done, owner = 0, f"worker {worker}"
+            wanted = [names[worker], names[(worker + 1) % 4], "shared"]
+            deadline = time.monotonic() + 30.0
+            while done < 5:
+                assert time.monotonic() < deadline
+                tokens = catalog.acquire_all(wanted, owner, 60.0)
+                if isinstance(tokens, str):
+                    continue
+                holders.append(owner)
+                assert holders == [owner]
+                assert catalog.heartbeat_all(tokens[::-1], 60.0)
+                holders.remove(owner)
+                if done % 2:
+                    apply(catalog, inline(f"{worker}-{done}", "t"), leases=tuple(tokens[::-1]), releases=True)
+                else:
+                    catalog.release_all(tokens)
+                done += 1
+            return done
+
+        assert at_once(*(lambda w=worker: work(w) for worker in range(4))) == [5] * 4
+        assert catalog.leases_of_others("", "nobody") == {}
+        assert catalog.snapshot().tables["t"].row_count == 8
+
+    def test_heartbeats_and_commits_of_one_holder(self, catalog: Catalog) -> None:
+        """A keeper renews from a thread of its own while the commit checks what it renews."""
+        catalog.commit(create("t"))
+        tokens = catalog.acquire_all([f"l{number}" for number in range(8)], "a", 60.0)
+        assert not isinstance(tokens, str)
+
+        def renew() -> int:
+            return [catalog.heartbeat_all(tokens[::-1], 60.0) for _ in range(30)].count(True)
+
+        def commit(worker: int) -> int:
+            for number in range(15):
+                apply(catalog, inline(f"{worker}-{number}", "t"), leases=tuple(tokens))
+            return 15
+
+        assert at_once(renew, lambda: commit(0), lambda: commit(1)) == [30, 15, 15]
+
+    def test_notes_of_all_are_kept(self, catalog: Catalog, url: str) -> None:
+        catalog.commit(create("t"))
+        names = [[f"{worker}-{number}" for number in range(12)] for worker in range(WORKERS)]
+
+        def write(worker: int) -> None:
+            with Catalog.open(url) as mine:
+                for number, name in enumerate(names[worker]):
+                    mine.note([noted(name, Pause(float(number))), noted(f"gone {name}", Pause(0.0))])
+                    mine.note([withdrawn(Pause, f"gone {name}")])
+                    apply(mine, inline(name, "t"))
+
+        def read() -> None:
+            seen: set[str] = set()
+            for _ in range(60):
+                found = set(catalog.snapshot().notes.of(Pause))
+                standing = {name for name in found if not name.startswith("gone ")}
+                assert standing >= seen, "a note that was seen is not lost again"
+                seen = standing
+
+        results = at_once(read, *(lambda w=worker: write(w) for worker in range(WORKERS)))
+        assert results == [None] * (WORKERS + 1)
+        everything = {name for of_worker in names for name in of_worker}
+        assert set(catalog.snapshot().notes.of(Pause)) == everything
+        with Catalog.open(url) as other:
+            assert other.snapshot() == catalog.snapshot()
+
+    def test_who_follows_events_misses_none(self, catalog: Catalog) -> None:
+        done = Signal()
+
+        def write(worker: int) -> None:
+            for number in range(20):
+                found = [Event(EventKind.RESUMED, float(number), f"{worker}-{number}-{part}") for part in range(3)]
+                catalog.record_events(found)
+
+        def write_all() -> None:
+            try:
+                assert at_once(*(lambda w=worker: write(w) for worker in range(WORKERS))) == [None] * WORKERS
+            finally:
+                done.set()
+
+        def follow() -> list[str | None]:
+            seen: list[str | None] = []
+            last = 0
+            while True:
+                is_last = done.is_set()
+                for found in reversed(catalog.events(limit=10_000, after=last)):
+                    assert found.id is not None
+                    seen.append(found.table)
+                    last = found.id
+                if is_last:
+                    return seen
+
+        _, seen = at_once(write_all, follow)
+        assert isinstance(seen, list)
+        assert len(seen) == len(set(seen)) == WORKERS * 20 * 3
+
+    def test_schedulers_that_wake_up_late_do_not_wait_for_each_other(
+        self, catalog: Catalog, clock: ManualClock
+    ) -> None:
+        owners = [f"scheduler {number}" for number in range(4)]
+        for _ in range(10):
+            for owner in owners:
+                catalog.show_scheduler(owner, 1.0, 1.0, "{}")
+            clock.advance(1000.0)
+            results = at_once(*(lambda o=owner: catalog.show_scheduler(o, 1.0, 1.0, "{}") for owner in owners))
+            assert results == [None] * 4
+            assert {entry.owner for entry in catalog.schedulers()} == set(owners)
 
 
 class TestConcurrencyOnSqlite(OnSqlite, ConcurrencyContract):

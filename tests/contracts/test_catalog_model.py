@@ -15,7 +15,11 @@ from tests.catalog.building import ManualClock, apply, data_file, define, inline
 from headwater.catalog import Catalog, Options
 from headwater.errors import BusyError, CheckFailedError, DuplicateTableError
 from headwater.model.commit import CreateTable, DropTable, MoveFrontier, ReplaceBase, ReplaceBatches
+from headwater.model.control import Blown, Note, Pause, WatermarkGroup, noted, withdrawn
+from headwater.model.options import StreamOptions, Tier
 from headwater.model.tables import Batch, BatchFormat, Table, TableKind
+
+NOTES: tuple[Note, ...] = (Pause(1.0), Pause(2.0, "anna"), Blown(1.0, 2, 3), WatermarkGroup(("x", "y"), 1.5))
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class Version:
     files: dict[str, frozenset[str]] = field(default_factory=dict)
     batches: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
     frontiers: dict[str, int | None] = field(default_factory=dict)
+    refreshed: dict[str, float | None] = field(default_factory=dict)
+    tiers: dict[str, Tier] = field(default_factory=dict)
 
 
 class CatalogMachine(RuleBasedStateMachine):
@@ -41,13 +47,16 @@ class CatalogMachine(RuleBasedStateMachine):
         self.clock = ManualClock()
         path = shutil.copy(self.template, self.directory)
         self.catalog = Catalog.open(str(path), options=Options(clock=self.clock))
+        self.other = Catalog.open(str(path), options=Options(clock=self.clock))
         self.versions = [Version()]
         self.kept_from = 0
         self.pins: dict[str, int] = {}
+        self.notes: dict[tuple[type[Note], str], Note] = {}
         self.numbers = iter(range(10**9))
 
     def teardown(self) -> None:
         self.catalog.close()
+        self.other.close()
         shutil.rmtree(self.directory)
 
     @property
@@ -93,15 +102,20 @@ class CatalogMachine(RuleBasedStateMachine):
             return
         raise AssertionError("a name was taken twice")
 
-    @rule(target=tables, table=consumes(tables), sources=st.lists(tables, max_size=2))
-    def make_stream(self, table: str, sources: list[str]) -> object:
+    @rule(target=tables, table=consumes(tables), sources=st.lists(tables, max_size=2), tier=st.sampled_from(Tier))
+    def make_stream(self, table: str, sources: list[str], tier: Tier) -> object:
         if self.now.tables[table].kind is TableKind.STREAM or table in self.now.frontiers:
             return table
-        version = apply(
-            self.catalog, define(table, *(s for s in sources if s not in self.now.frontiers and s != table))
-        )
+        definition = define(table, *(s for s in sources if s not in self.now.frontiers and s != table))
+        version = apply(self.catalog, replace(definition, options=StreamOptions(tier)))
         moved = replace(self.now.tables[table], moved=version)
-        self.becomes(version, tables={**self.now.tables, table: moved}, frontiers={**self.now.frontiers, table: None})
+        self.becomes(
+            version,
+            tables={**self.now.tables, table: moved},
+            frontiers={**self.now.frontiers, table: None},
+            refreshed={**self.now.refreshed, table: None},
+            tiers={**self.now.tiers, table: tier},
+        )
         return table
 
     @rule(table=tables, inserts=st.integers(0, 5), deletes=st.integers(0, 3), hash_change=st.integers(-(2**64), 2**64))
@@ -196,12 +210,36 @@ class CatalogMachine(RuleBasedStateMachine):
             return
         expected, new = self.now.frontiers[table], self.next
         try:
-            version = apply(self.catalog, MoveFrontier(table, expected if right else self.next + 7, new))
+            move = MoveFrontier(table, expected if right else self.next + 7, new, began=float(new))
+            version = apply(self.catalog, move)
         except (BusyError, ValueError):
             assert not right
             return
         assert right
-        self.becomes(version, frontiers={**self.now.frontiers, table: new})
+        self.becomes(
+            version,
+            frontiers={**self.now.frontiers, table: new},
+            refreshed={**self.now.refreshed, table: float(new)},
+        )
+
+    @rule(
+        notes=st.lists(st.tuples(st.sampled_from(("x", "y", "*")), st.sampled_from(NOTES)), min_size=1),
+        far=st.booleans(),
+    )
+    def note(self, notes: list[tuple[str, Note]], far: bool) -> None:
+        (self.other if far else self.catalog).note([noted(name, note) for name, note in notes])
+        self.notes.update({(type(note), name): note for name, note in notes})
+
+    @rule(names=st.sets(st.sampled_from(("x", "y", "*")), min_size=1), note=st.sampled_from(NOTES), far=st.booleans())
+    def withdraw(self, names: set[str], note: Note, far: bool) -> None:
+        (self.other if far else self.catalog).note([withdrawn(type(note), name) for name in sorted(names)])
+        for name in names:
+            self.notes.pop((type(note), name), None)
+
+    @rule()
+    def read_elsewhere(self) -> None:
+        """What a process makes of what it kept is what another one makes of what that kept."""
+        assert self.other.snapshot() == self.catalog.snapshot()
 
     @rule(target=tables, table=consumes(tables))
     def drop(self, table: str) -> object:
@@ -212,7 +250,7 @@ class CatalogMachine(RuleBasedStateMachine):
             version,
             **{
                 name: {key: value for key, value in getattr(self.now, name).items() if key != table}
-                for name in ("tables", "changed", "files", "batches", "frontiers")
+                for name in ("tables", "changed", "files", "batches", "frontiers", "refreshed", "tiers")
             },
         )
         return multiple()
@@ -255,6 +293,10 @@ class CatalogMachine(RuleBasedStateMachine):
         assert dict(snapshot.changed) == expected.changed
         if newest:
             assert {id_: stream.frontier for id_, stream in snapshot.streams.items()} == expected.frontiers
+            assert {id_: stream.refreshed_at for id_, stream in snapshot.streams.items()} == expected.refreshed
+            assert {id_: stream.options.tier for id_, stream in snapshot.streams.items()} == expected.tiers
+        found = {(kind, name): note for kind, named in snapshot.notes.values.items() for name, note in named.items()}
+        assert found == self.notes, "whatever the version: notes are of the present"
         manifests = self.catalog.manifests(expected.tables, version)
         assert {id_: {f.id for f in manifest.files} for id_, manifest in manifests.items()} == expected.files
         assert {

@@ -54,6 +54,7 @@ from headwater.model.tables import Batch, BatchFormat, TableKind
 def refused(catalog: Catalog, kind: type[Exception], text: str) -> Iterator[None]:
     """Expect an error of exactly `kind` that says `text`, and a catalog that is as before."""
     head, snapshot, history = catalog.head(), catalog.snapshot(), catalog.history()
+    held = catalog.leases_of_others("", "nobody")
     manifests = catalog.manifests(snapshot.tables, head.version)
     with pytest.raises(kind) as caught:
         yield
@@ -62,6 +63,7 @@ def refused(catalog: Catalog, kind: type[Exception], text: str) -> Iterator[None
     if isinstance(caught.value, HeadwaterError):
         assert caught.value.hint
     assert (catalog.head(), catalog.snapshot(), catalog.history()) == (head, snapshot, history)
+    assert catalog.leases_of_others("", "nobody") == held
     assert catalog.manifests(snapshot.tables, head.version) == manifests
 
 
@@ -284,6 +286,26 @@ class RefusalContract(CatalogContract):
         with refused(catalog, LeaseLostError, 'the lease "l" was lost'):
             apply(catalog, inline("b", "t"), leases=(old,))
         apply(catalog, inline("b", "t"), leases=(new,))
+
+    def test_refused_commit_keeps_the_leases_that_it_would_give_back(self, catalog: Catalog) -> None:
+        catalog.commit(create("t"))
+        tokens = catalog.acquire_all(("l", "m"), "a", 10.0)
+        assert not isinstance(tokens, str)
+        theirs = catalog.acquire("n", "b", 10.0)
+        assert theirs is not None
+        change = inline("b", "t")
+        with refused(catalog, BusyError, "was changed by somebody else"):
+            apply(catalog, change, unmoved={"t": 0}, leases=tuple(tokens), releases=True)
+        with refused(catalog, CheckFailedError, "would have -1 rows"):
+            apply(catalog, inline("b", "t", inserts=0, deletes=1), leases=tuple(tokens), releases=True)
+        wrong = LeaseToken("n", "a", theirs.number)
+        with refused(catalog, LeaseLostError, 'the lease "n" was lost'):
+            apply(catalog, change, leases=(*tokens, wrong), releases=True)
+        assert catalog.heartbeat_all(tokens, 10.0)
+        apply(catalog, change, leases=tuple(tokens), releases=True)
+        assert catalog.leases_of_others("", "nobody") == {"n": "b"}
+        with refused(catalog, LeaseLostError, "was lost"):
+            apply(catalog, inline("c", "t"), leases=tuple(tokens), releases=True)
 
     def test_write_that_is_not_open(self, catalog: Catalog, clock: ManualClock) -> None:
         catalog.commit(create("t"))

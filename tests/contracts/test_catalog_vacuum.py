@@ -164,6 +164,15 @@ class ExportContract(CatalogContract):
         fold(catalog, ("f-b",), "g")
         assert catalog.export_pending() == ["t"]
 
+    def test_pending_among_some(self, catalog: Catalog) -> None:
+        catalog.commit(create("t", "u", "v"))
+        write_into_base(catalog, "b", "t")
+        write_into_base(catalog, "c", "u")
+        assert catalog.export_pending() == ["t", "u"]
+        assert catalog.export_pending(["u", "v", "unknown"]) == ["u"]
+        assert catalog.export_pending(["v"]) == []
+        assert catalog.export_pending([]) == []
+
     def test_export_never_goes_back(self, catalog: Catalog) -> None:
         catalog.commit(create("t"))
         catalog.set_exported("t", 5)

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from headwater.catalog.entries import Entries
 from headwater.catalog.rows import HASH_RANGE
 from headwater.catalog.states import State, check_live, name_of, write_states
-from headwater.catalog.tables import dependencies, streams, table_schemas, tables, warehouse
+from headwater.catalog.tables import dependencies, notes, streams, table_schemas, tables, warehouse
 from headwater.errors import BusyError, CheckFailedError, DuplicateTableError, HasDependentsError
 from headwater.model.commit import (
     AddBatch,
@@ -156,6 +156,8 @@ class Edit:
         self._entries.end_tables(gone)
         self._connection.execute(delete(streams).where(streams.c.table_id.in_(gone)))
         self._connection.execute(delete(dependencies).where(dependencies.c.stream_id.in_(gone)))
+        # Whole rows: the generation moves, so nobody goes on from a snapshot that knows them.
+        self._connection.execute(delete(notes).where(notes.c.name.in_(gone)))
         for table_id in gone:
             self._states.pop(table_id, None)
         self._dropped.update(gone)
@@ -254,11 +256,13 @@ class Edit:
             "schedule": change.schedule,
             "when_full": change.when_full.value,
             "definition": change.definition,
+            "options": change.options.to_json(),
             "frontier": change.frontier,
             "progressed": self._progressed,
         }
         # A new query starts afresh; with the old one, what was learned and the status stay.
-        afresh = {"status": ACTIVE, "full_ms": None, "diff_ms": None, "last_error": None}
+        learned = ("full_ms", "diff_ms", "last_error", "refreshed_at", "refresh_ms")
+        afresh = {"status": ACTIVE, **dict.fromkeys(learned)}
         mine = streams.c.table_id == change.table_id
         old = self._connection.execute(select(streams.c.query, streams.c.frontier).where(mine)).one_or_none()
         if old is None and change.frontier is not None:
@@ -298,7 +302,7 @@ class Edit:
         moved = (
             update(streams)
             .where(streams.c.table_id == change.table_id, streams.c.frontier.is_not_distinct_from(change.expected))
-            .values(frontier=change.new, progressed=self._progressed)
+            .values(frontier=change.new, progressed=self._progressed, refreshed_at=change.began, refresh_ms=change.ms)
         )
         if self._connection.execute(moved).rowcount != 1:
             raise BusyError(

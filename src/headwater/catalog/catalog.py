@@ -6,24 +6,29 @@ module that it names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
 from sqlalchemy import func, select
 
-from headwater.catalog import exports, leases, pins, progress, reading, templates, vacuum, writes
+from headwater.catalog import exports, freshness, leases, noting, pins, progress, reading, templates, vacuum, writes
 from headwater.catalog.committing import Committer, record_refresh
 from headwater.catalog.connect import Options
 from headwater.catalog.keeper import LeaseKeeper
 from headwater.catalog.opening import Opened, create_catalog, open_catalog
-from headwater.catalog.records import Head, LeaseHolder, Manifest, Snapshot, Write
+from headwater.catalog.records import Head, LeaseHolder, Manifest, SchedulerEntry, Snapshot, Write
 from headwater.catalog.snapshots import Snapshots
 from headwater.catalog.tables import commits
 from headwater.model.commit import Commit, LeaseToken
+from headwater.model.control import Noted
+from headwater.model.events import Event
+from headwater.model.reports import RefreshTotals, Unseen
 from headwater.model.tables import DataFile, RefreshRecord
 
 DEFAULTS = Options()
+LOG = logging.getLogger("headwater.catalog")
 
 
 class Catalog:
@@ -36,6 +41,7 @@ class Catalog:
         self._database = opened.database
         self._snapshots = Snapshots(opened.database)
         self._committer = Committer(opened.database)
+        self._listeners: list[Callable[[], None]] = []
         self.url = url
         self.shown_url = opened.database.url
         self.warehouse_id = opened.warehouse_id
@@ -106,6 +112,22 @@ class Catalog:
         """Return the newest refreshes, newest first, of one table or of all."""
         return reading.refresh_records(self._database, table_id, limit)
 
+    def refresh_totals(self) -> RefreshTotals:
+        """Return the sums over the history that is kept, in one query."""
+        return freshness.refresh_totals(self._database)
+
+    def change_times(self, table_id: str, limit: int) -> list[float]:
+        """Return when the newest `limit` commits were made that changed the rows of a table, the oldest first."""
+        return freshness.change_times(self._database, table_id, limit)
+
+    def waiting_rows(self, pairs: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """Return, for tables and versions, how many change rows there are after that version. One question for all."""
+        return reading.waiting_rows(self._database, pairs)
+
+    def oldest_unseen(self) -> dict[tuple[str, str], Unseen]:
+        """Return, for each stream table and source, the first change that the stream table has not read. One query for all."""
+        return freshness.oldest_unseen(self._database)
+
     def version_at(self, moment: float) -> int:
         """Return the newest version that was committed at or before `moment`; 0 if none that is remembered was."""
         query = select(func.max(commits.c.version)).where(commits.c.committed_at <= moment)
@@ -115,7 +137,23 @@ class Catalog:
 
     def commit(self, commit: Commit) -> int:
         """Apply `commit` whole and return its version, or change nothing and raise."""
-        return self._committer.publish(commit)
+        version = self._committer.publish(commit)
+        for told in tuple(self._listeners):
+            try:
+                told()
+            except Exception:  # the commit has landed: whoever made it must not take it for failed
+                LOG.exception("a listener failed version=%d", version)
+        return version
+
+    def listen(self, told: Callable[[], None]) -> Callable[[], None]:
+        """Have `told` called after each commit made through this object; return what ends that."""
+        self._listeners.append(told)
+
+        def end() -> None:
+            if told in self._listeners:
+                self._listeners.remove(told)
+
+        return end
 
     def record(self, entry: RefreshRecord) -> None:
         """Add a refresh that committed nothing to the history."""
@@ -129,7 +167,53 @@ class Catalog:
         """Note what a full and a differential refresh of a stream table cost."""
         progress.set_costs(self._database, table_id, full_ms, diff_ms)
 
+    # Notes, events, schedulers
+
+    def note(self, changes: Sequence[Noted]) -> None:
+        """Write and withdraw notes; every process sees them in its next snapshot."""
+        noting.write_notes(self._database, changes)
+
+    def record_events(self, events: Sequence[Event]) -> None:
+        """Keep events."""
+        noting.record_events(self._database, events)
+
+    def events(self, limit: int = 100, after: int = 0) -> list[Event]:
+        """Return the newest events after the one with the id `after`, newest first."""
+        return noting.read_events(self._database, limit, after)
+
+    def forget_events(self, before: float) -> None:
+        """Forget the events that are older than `before`."""
+        noting.forget_events(self._database, before)
+
+    def show_scheduler(self, owner: str, started_at: float, ttl: float, data: str) -> None:
+        """Say that a scheduler lives, for `ttl` seconds, and how it fares (as JSON)."""
+        noting.show_scheduler(self._database, owner, started_at, ttl, data)
+
+    def hide_scheduler(self, owner: str) -> None:
+        """Say that a scheduler has ended."""
+        noting.hide_scheduler(self._database, owner)
+
+    def schedulers(self) -> list[SchedulerEntry]:
+        """Return the schedulers that live, the oldest first."""
+        return noting.live_schedulers(self._database)
+
     # Leases
+
+    def acquire_all(self, names: Sequence[str], owner: str, ttl: float) -> list[LeaseToken] | str:
+        """Take several leases in one transaction, all or none; return the name of the first that somebody else holds."""
+        return leases.acquire_all(self._database, names, owner, ttl)
+
+    def heartbeat_all(self, tokens: Sequence[LeaseToken], ttl: float) -> bool:
+        """Renew leases; False if one is lost."""
+        return leases.heartbeat_all(self._database, tokens, ttl)
+
+    def release_all(self, tokens: Sequence[LeaseToken]) -> None:
+        """Give leases back."""
+        leases.release_all(self._database, tokens)
+
+    def leases_of_others(self, prefix: str, owner: str) -> dict[str, str]:
+        """Return the leases that others hold and whose names begin with `prefix`, with their holders."""
+        return noting.leases_of_others(self._database, prefix, owner)
 
     def acquire(self, name: str, owner: str, ttl: float) -> LeaseToken | None:
         """Take a lease for `ttl` seconds; None while somebody else holds it."""
@@ -149,7 +233,11 @@ class Catalog:
 
     def keep_lease(self, token: LeaseToken, ttl: float) -> LeaseKeeper:
         """Return a context that renews a lease until its end, then gives it back."""
-        return LeaseKeeper(self, token, ttl)
+        return LeaseKeeper(self, (token,), ttl)
+
+    def keep_leases(self, tokens: Sequence[LeaseToken], ttl: float) -> LeaseKeeper:
+        """Return a context that renews leases until its end, then gives them back."""
+        return LeaseKeeper(self, tuple(tokens), ttl)
 
     # Writes
 
@@ -239,9 +327,9 @@ class Catalog:
         """Say how far a table's export has come."""
         exports.set_exported(self._database, table_id, version)
 
-    def export_pending(self) -> list[str]:
-        """Return the tables whose base files changed since their export."""
-        return exports.export_pending(self._database)
+    def export_pending(self, among: Sequence[str] | None = None) -> list[str]:
+        """Return the tables whose base files changed since their export: of all, or among some."""
+        return exports.export_pending(self._database, among)
 
     # Templates
 

@@ -20,6 +20,7 @@ from sqlalchemy import BigInteger, Connection, bindparam, delete, insert, select
 from headwater.catalog.applying import Edit, added_files, touched
 from headwater.catalog.connect import Database
 from headwater.catalog.entries import check_written
+from headwater.catalog.leases import release_in
 from headwater.catalog.records import WriteState
 from headwater.catalog.rows import record_row
 from headwater.catalog.states import State, check_live, load_states, name_of
@@ -70,6 +71,8 @@ class Committer:
         for change in commit.changes:
             edit.apply(change)
         edit.finish()
+        if commit.releases:
+            release_in(connection, commit.leases)
         _write_history(connection, commit.history, version)
         connection.execute(insert(commits), {"version": version, "uid": uid, "committed_at": now})
         return int(version)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection, func, select
 
 from headwater.catalog.connect import Database
-from headwater.catalog.reading import head, latest
+from headwater.catalog.reading import IDS, head, latest
 from headwater.catalog.tables import exports, table_states, tables
 
 
@@ -35,9 +37,9 @@ def set_exported(database: Database, table_id: str, version: int) -> None:
     database.write(work)
 
 
-def export_pending(database: Database) -> list[str]:
-    """Return the live tables whose base files changed after the version that their export has reached."""
-    asked = {"at_version": head(database).version}
+def export_pending(database: Database, among: Sequence[str] | None = None) -> list[str]:
+    """Return the live tables whose base files changed after the version that their export has reached: of all, or among some."""
+    asked: dict[str, object] = {"at_version": head(database).version}
     query = (
         select(tables.c.id)
         .select_from(tables)
@@ -49,4 +51,7 @@ def export_pending(database: Database) -> list[str]:
         )
         .order_by(table_states.c.base_changed, tables.c.id)
     )
+    if among is not None:
+        query = query.where(tables.c.id.in_(IDS))
+        asked["ids"] = list(among)
     return database.read(lambda connection: list(connection.execute(query, asked).scalars()))

@@ -196,6 +196,38 @@ def changes_of(database: Database, table_ids: Iterable[str], upto: int) -> dict[
     return database.read_snapshot(work)
 
 
+def waiting_rows(database: Database, pairs: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """Return, for tables and versions, how many change rows stand after that version.
+
+    A merged batch that begins before the version counts whole: the number is an upper bound there.
+    """
+    asked = list(dict.fromkeys(pairs))
+    if not asked:
+        return {}
+    oldest: dict[str, int] = {}
+    for table_id, after in asked:
+        oldest[table_id] = min(after, oldest.get(table_id, after))
+    query = select(batches.c.table_id, batches.c.last_version, (batches.c.inserts + batches.c.deletes)).where(
+        batches.c.table_id.in_(IDS),
+        batches.c.removed.is_(None),
+        batches.c.last_version > bindparam("after", type_=BigInteger),
+    )
+
+    def work(connection: Connection) -> dict[tuple[str, int], int]:
+        found = dict.fromkeys(asked, 0)
+        after_of: dict[str, list[int]] = {}
+        for table_id, after in asked:
+            after_of.setdefault(table_id, []).append(after)
+        for part in chunks(oldest):
+            for table_id, last, rows in connection.execute(query, {"ids": part, "after": min(oldest.values())}):
+                for after in after_of[table_id]:
+                    if last > after:
+                        found[table_id, after] += rows
+        return found
+
+    return database.read(work)
+
+
 def refresh_records(database: Database, table_id: str | None, limit: int) -> list[RefreshRecord]:
     """Return the newest `limit` lines of history, newest first, of one table or of all."""
     query: Select[Any] = select(history).order_by(history.c.id.desc()).limit(limit)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
+from typing import Any
 
+from headwater.model.control import NO_NOTES, Notes
 from headwater.model.tables import Batch, DataFile, StreamTable, Table
 
 
@@ -28,7 +30,7 @@ class Snapshot:
     """All tables that live at one version.
 
     `changed` is the last version that changed a table's rows, where `Table.moved` counts definitions too. `streams`,
-    `sources` and `dependents` are those of the present: an older version has no definitions of its own.
+    `sources`, `dependents` and `notes` are those of the present: an older version has no definitions of its own.
     """
 
     version: int
@@ -39,6 +41,9 @@ class Snapshot:
     sources: Mapping[str, tuple[str, ...]]
     dependents: Mapping[str, tuple[str, ...]]
     names: Mapping[str, str]
+    notes: Notes = NO_NOTES
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """The auxiliary tables of each table."""
 
     def table(self, name: str) -> Table | None:
         """Return the table called `name`, in any letter case."""
@@ -89,3 +94,13 @@ class LeaseHolder:
 
     owner: str
     expires: float
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerEntry:
+    """A scheduler that lives: who it is, and how it said to fare when it was seen last."""
+
+    owner: str
+    started_at: float
+    seen_at: float
+    data: Mapping[str, Any]

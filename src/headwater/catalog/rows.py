@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from headwater.model.options import StreamOptions
 from headwater.model.schema import TableSchema
 from headwater.model.tables import (
     Batch,
@@ -30,6 +30,8 @@ HASH_RANGE = 1 << 64
 
 schema_of = lru_cache(maxsize=4096)(TableSchema.from_json)
 """Parsed schemas by their text: they are read far more often than they change."""
+
+options_of = lru_cache(maxsize=1024)(StreamOptions.from_json)
 
 _ROLES = {role.value: role for role in FileRole}
 _FORMATS = {format_.value: format_ for format_ in BatchFormat}
@@ -101,9 +103,24 @@ def batch_of(row: Sequence[Any]) -> Batch:
 
 
 def stream_of(row: Sequence[Any], frontiers: Mapping[str, int]) -> StreamTable:
-    """Make a stream table from the columns of `streams` up to `last_error`, in their order."""
-    made = StreamTable(row[0], row[1], RefreshMode(row[2]), row[3], WhenFull(row[4]), *row[5:11])
-    return replace(made, frontiers=MappingProxyType(frontiers)) if frontiers else made
+    """Make a stream table from the columns of `streams`, in their order."""
+    return StreamTable(
+        row[0],
+        row[1],
+        RefreshMode(row[2]),
+        row[3],
+        WhenFull(row[4]),
+        row[5],
+        row[6],
+        row[7],
+        row[8],
+        row[9],
+        row[10],
+        MappingProxyType(frontiers),
+        options_of(row[12]),
+        row[13],
+        row[14],
+    )
 
 
 def record_row(record: RefreshRecord) -> dict[str, Any]:

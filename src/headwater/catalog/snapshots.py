@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, bindparam, select
 
 from headwater.catalog.connect import Database
+from headwater.catalog.noting import newer_notes, read_notes
 from headwater.catalog.reading import AT, LIVES, check_version, head, latest
 from headwater.catalog.records import Head, Snapshot
 from headwater.catalog.rows import loaded_hash, schema_of, stream_of
@@ -65,6 +66,8 @@ PROGRESS = select(
     streams.c.full_ms,
     streams.c.diff_ms,
     streams.c.last_error,
+    streams.c.refreshed_at,
+    streams.c.refresh_ms,
 ).where(RECENT)
 
 EDGES = select(dependencies.c.stream_id, dependencies.c.source_id).order_by(
@@ -169,6 +172,8 @@ def _read(connection: Connection, version: int, generation: int) -> Snapshot:
         sources=_grouped(edges),
         dependents=_grouped((source, stream) for stream, source in edges),
         names=MappingProxyType({table.name.casefold(): table.id for table in live.values()}),
+        notes=read_notes(connection),
+        parts=_grouped((table.parent_id, table.id) for table in live.values() if table.parent_id is not None),
     )
 
 
@@ -194,6 +199,7 @@ def _advanced(connection: Connection, head: Head, old: Snapshot, version: int) -
         tables=MappingProxyType(live),
         changed=MappingProxyType(changed),
         streams=_progressed(connection, head.version + head.revision, old.streams),
+        notes=newer_notes(connection, head.version + head.revision, old.notes),
     )
 
 
@@ -204,7 +210,7 @@ def _progressed(connection: Connection, since: int, old: Mapping[str, StreamTabl
         return old
     read = _frontiers(connection.execute(RECENT_FRONTIERS, {"progressed": since}))
     found = dict(old)
-    for table_id, frontier, status, full_ms, diff_ms, last_error in rows:
+    for table_id, frontier, status, full_ms, diff_ms, last_error, refreshed_at, refresh_ms in rows:
         found[table_id] = replace(
             old[table_id],
             frontier=frontier,
@@ -212,6 +218,8 @@ def _progressed(connection: Connection, since: int, old: Mapping[str, StreamTabl
             full_ms=full_ms,
             diff_ms=diff_ms,
             last_error=last_error,
+            refreshed_at=refreshed_at,
+            refresh_ms=refresh_ms,
             frontiers=MappingProxyType(read.get(table_id, {})),
         )
     return MappingProxyType(found)

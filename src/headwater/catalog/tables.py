@@ -28,7 +28,7 @@ from sqlalchemy import (
     text,
 )
 
-FORMAT = 3
+FORMAT = 4
 """The format this code reads and writes: the number of its last migration."""
 
 metadata = MetaData(
@@ -193,9 +193,48 @@ streams = Table(
     Column("diff_ms", Double),
     Column("last_error", Text),
     Column("progressed", Counter, nullable=False, server_default="0"),
+    Column("options", Text, nullable=False, server_default="{}"),
+    Column("refreshed_at", Double),
+    Column("refresh_ms", Double),
     Index("ix_streams_progressed", "progressed"),
 )
-"""`progressed` is version plus revision of the catalog when the row was last written: what is newer than a kept snapshot."""
+"""`progressed` is version plus revision of the catalog when the row was last written: what is newer than a kept snapshot.
+
+`refreshed_at` and `refresh_ms` say when the last refresh began that brought the table on, and how long it took.
+"""
+
+notes = Table(
+    "notes",
+    metadata,
+    Column("kind", String(32), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("value", Text),
+    Column("progressed", Counter, nullable=False),
+    Index("ix_notes_progressed", "progressed"),
+)
+"""What operators and schedulers noted, as JSON; null where a note was withdrawn. `progressed` as in `streams`."""
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("at", Double, nullable=False),
+    Column("event", String(64), nullable=False),
+    Column("table_name", Text),
+    Column("data", Text, nullable=False),
+    Index("ix_events_at", "at"),
+)
+
+schedulers = Table(
+    "schedulers",
+    metadata,
+    Column("owner", Identifier, primary_key=True),
+    Column("started_at", Double, nullable=False),
+    Column("seen_at", Double, nullable=False),
+    Column("expires", Double, nullable=False),
+    Column("data", Text, nullable=False),
+)
+"""The schedulers that are running: one that does not show itself until it expires is dead."""
 
 dependencies = Table(
     "dependencies",

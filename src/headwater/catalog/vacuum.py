@@ -24,6 +24,7 @@ from headwater.catalog.tables import (
     exports,
     files,
     history,
+    leases,
     pins,
     table_schemas,
     table_states,
@@ -31,6 +32,9 @@ from headwater.catalog.tables import (
     warehouse,
 )
 from headwater.model.tables import DataFile
+
+LEASED = ("refresh", "fold", "export")
+"""What is done with a table under a lease that has its id in its name."""
 
 
 def move_horizon(database: Database, keep_from: int) -> None:
@@ -129,6 +133,8 @@ def forget_tables(
                 for rows in (table_states, table_schemas, exports, history):
                     connection.execute(delete(rows).where(rows.c.table_id.in_(part)))
                 connection.execute(delete(tables).where(tables.c.id.in_(part)))
+                names = [f"{work}:{table_id}" for work in LEASED for table_id in part]
+                connection.execute(delete(leases).where(leases.c.name.in_(names)))
             gone += found
         if remove is not None:
             for table_id in gone:

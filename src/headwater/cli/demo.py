@@ -15,7 +15,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from headwater.cli.output import Board, Column, Output, Shown
+from headwater.cli.cells import Column, Shown
+from headwater.cli.output import Board, Output
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headwater.cli.output import Column, Output, Shown
+from headwater.cli.cells import Column, Shown
+from headwater.cli.output import Output
 
 REFRESH = (
     Column("name", "stream table"),
@@ -27,8 +28,11 @@ STATUS = (
     Column("mode", "mode"),
     Column("when_full", "when full"),
     Column("schedule", "schedule"),
+    Column("tier", "tier"),
     Column("status", "status", Shown.ACTION),
     Column("freshness", "freshness", Shown.ACTION),
+    Column("staleness_seconds", "by", Shown.DURATION),
+    Column("why_behind", "why"),
     Column("last_action", "last", Shown.ACTION),
     Column("last_duration_ms", "ms", Shown.MILLISECONDS),
     Column("reason", "reason for full"),
@@ -123,6 +127,11 @@ def vacuum_sentence(report: Any, *, dry_run: bool) -> str:
         return f"would delete {files} ({size})"
     merged = f", merged {report.batches_merged:,} batches" if report.batches_merged else ""
     return f"deleted {files} ({size}){merged}"
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """Return a number with its noun."""
+    return f"{count:,} {one if count == 1 else many}"
 
 
 def human_bytes(count: int) -> str:

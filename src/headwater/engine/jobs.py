@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
+from headwater.engine.cancelling import Cancellation
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -29,8 +31,8 @@ class JobCount:
 
 
 @contextmanager
-def counting_jobs(spark: SparkSession) -> Iterator[JobCount]:
-    """Count the Spark jobs that this thread starts in the `with` block."""
+def counting_jobs(spark: SparkSession, cancellation: Cancellation | None = None) -> Iterator[JobCount]:
+    """Count the Spark jobs that this thread starts in the `with` block, and let `cancellation` stop them."""
     context = spark.sparkContext
     scala = context._jsc.sc()
     scheduler = scala.dagScheduler()
@@ -38,10 +40,14 @@ def counting_jobs(spark: SparkSession) -> Iterator[JobCount]:
     result = JobCount()
     before = scheduler.numTotalJobs()
     context.addJobTag(tag)
+    if cancellation is not None:
+        cancellation.began(tag, spark)
     try:
         yield result
     finally:
         context.removeJobTag(tag)
+        if cancellation is not None:
+            cancellation.ended(tag)
         after = scheduler.numTotalJobs()
         if after > before:
             tracker = scala.statusTracker()

@@ -35,6 +35,9 @@ LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 BANNERS = ("WARNING: Using incubator modules",)
 """Lines that the JVM prints at every start, before any logging can be configured."""
 
+SMALL_POOL, FULL_POOL = "headwater", "headwater-full"
+"""The pools of Spark's scheduler in which refreshes run: from changes, and in full."""
+
 _GIB = 1 << 30
 
 
@@ -99,6 +102,17 @@ def adopt_session(spark: SparkSession) -> SparkSession:
     return spark
 
 
+def _pools(scratch: Path) -> Path:
+    """Write down how Spark shares its cores between small refreshes and full ones."""
+    file = scratch / "pools.xml"
+    pools = "".join(
+        f'<pool name="{name}"><schedulingMode>FAIR</schedulingMode><weight>{weight}</weight><minShare>{share}</minShare></pool>'
+        for name, weight, share in ((SMALL_POOL, 4, 1), (FULL_POOL, 1, 0))
+    )
+    file.write_text(f'<?xml version="1.0"?><allocations>{pools}</allocations>')
+    return file
+
+
 def session_config(settings: Settings, scratch: Path, *, cores: int | None = None) -> dict[str, str]:
     """Return the Spark settings of the embedded session; its temporary files go below `scratch`."""
     cores = cores or os.cpu_count() or 1
@@ -116,10 +130,12 @@ def session_config(settings: Settings, scratch: Path, *, cores: int | None = Non
         "spark.ui.retainedStages": "200",
         "spark.ui.retainedTasks": "1000",
         "spark.sql.ui.retainedExecutions": "50",
+        # A small refresh must not stand in line behind the tasks of a large one.
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": _pools(scratch).as_uri(),
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.scheduler.mode": "FAIR",
         # Compiled queries are kept: with Spark's 100, a few dozen stream tables would compile at every refresh.
         "spark.sql.codegen.cache.maxEntries": "5000",
         # Each hash table and each sort takes a page at least, of 64 MB in a large heap: a broadcast of ten rows would keep as much.

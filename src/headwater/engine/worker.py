@@ -80,6 +80,7 @@ _PREPARED_BYTES = 8 << 20
 _TINY_ROWS = 20_000
 _SMALL_ROWS = 500_000
 _COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+_POOL = "spark.scheduler.pool"
 _PARTS = "spark.sql.leafNodeDefaultParallelism"
 _TINY_CONF = {
     "spark.sql.adaptive.enabled": "false",
@@ -199,6 +200,17 @@ class Worker:
         rounds = int(self.session.conf.get("spark.sql.cteRecursionLevelLimit", "100") or 100)
         rows = int(self.session.conf.get("spark.sql.cteRecursionRowLimit", "1000000") or 1_000_000)
         return rounds if rounds >= 0 else 100_000, rows if rows >= 0 else 1 << 62
+
+    @contextmanager
+    def in_pool(self, name: str) -> Iterator[None]:
+        """Let the Spark jobs that this thread starts share the cores as that pool does."""
+        context = self.session.sparkContext
+        before = context.getLocalProperty(_POOL)
+        context.setLocalProperty(_POOL, name)
+        try:
+            yield
+        finally:
+            context.setLocalProperty(_POOL, before)  # type: ignore[arg-type]
 
     # frames -----------------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headwater.model.options import DEFAULT_OPTIONS, StreamOptions
 from headwater.model.schema import TableSchema
 from headwater.model.tables import Batch, DataFile, RefreshMode, RefreshRecord, Table, WhenFull
 
@@ -96,19 +97,23 @@ class DefineStream:
     definition: str
     sources: tuple[str, ...]
     frontier: int | None = None
+    options: StreamOptions = DEFAULT_OPTIONS
 
 
 @dataclass(frozen=True, slots=True)
 class MoveFrontier:
     """The stream table now stands for version `new`; it must have stood for `expected`.
 
-    `read` names the sources that were read at another version than `new`; None is the version of this commit.
+    `read` names the sources that were read at another version than `new`; None is the version of this commit. `began` and `ms` say
+    when the refresh began, and how long it took.
     """
 
     table_id: str
     expected: int | None
     new: int
     read: Mapping[str, int | None] = field(default_factory=dict)
+    began: float | None = None
+    ms: float | None = None
 
 
 Change = CreateTable | DropTable | SetSchema | AddBatch | ReplaceBase | ReplaceBatches | DefineStream | MoveFrontier
@@ -119,7 +124,8 @@ class Commit:
     """What to change, what to check first, and what to record.
 
     `unmoved` maps table ids to the `moved` version that was read: any difference means somebody else wrote. `definitions` is
-    the generation that was read; only commits that change definitions move it.
+    the generation that was read; only commits that change definitions move it. With `releases` the leases are given back in the same
+    transaction.
     """
 
     changes: tuple[Change, ...]
@@ -128,3 +134,4 @@ class Commit:
     leases: tuple[LeaseToken, ...] = ()
     write_ids: tuple[str, ...] = ()
     history: tuple[RefreshRecord, ...] = ()
+    releases: bool = False

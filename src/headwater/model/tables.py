@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from headwater.model.options import DEFAULT_OPTIONS, StreamOptions
 from headwater.model.schema import TableSchema
 
 
@@ -128,6 +129,8 @@ class Batch:
 
 
 ACTIVE = "ACTIVE"
+SUSPENDED = "SUSPENDED"
+"""Status of a stream table whose refreshes failed too often: schedulers leave it until it is resumed."""
 REREAD = "REREAD"
 """Status of a stream table whose changes were given up: its next refresh reads its sources anew."""
 
@@ -137,7 +140,8 @@ class StreamTable:
     """The definition of a stream table and how far it has come.
 
     `frontier` is the version its contents stand for. A source in `frontiers` was read at the version given there: a stream table
-    whose own contents stand for that moment, and were committed later.
+    whose own contents stand for that moment, and were committed later. `refreshed_at` and `refresh_ms` say when the last refresh
+    began that brought it on, and how long that took.
     """
 
     table_id: str
@@ -152,6 +156,9 @@ class StreamTable:
     diff_ms: float | None = None
     last_error: str | None = None
     frontiers: Mapping[str, int] = field(default_factory=dict)
+    options: StreamOptions = DEFAULT_OPTIONS
+    refreshed_at: float | None = None
+    refresh_ms: float | None = None
 
     def frontier_of(self, source_id: str) -> int:
         """Return the version at which a source was read; the table must have been populated."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from headwater.catalog import Snapshot
 from headwater.engine.identity import equal_sql, keys_equal_sql
+from headwater.engine.session import FULL_POOL, SMALL_POOL
 from headwater.engine.texts import named_views
 from headwater.engine.worker import Frame, Worker
 from headwater.errors import EndlessRecursionError, EvaluationError
@@ -33,7 +34,8 @@ class Computer:
 
     def computed(self, scene: Scene, stream: StreamTable, definition: Definition, action: RefreshAction) -> Outcome:
         """Return what the stream table and its state have to change to stand for the moment of the scene."""
-        with self._ground.engine.worker() as worker:
+        pool = SMALL_POOL if action is RefreshAction.DIFFERENTIAL else FULL_POOL
+        with self._ground.engine.worker() as worker, worker.in_pool(pool):
             worker.configure(definition.meaning)
             if action is not RefreshAction.DIFFERENTIAL:
                 return self.whole(worker, scene, stream, definition)
@@ -65,6 +67,7 @@ class Computer:
             since={s: stream.frontier_of(s) if stream.frontier is not None else 0 for s in read},
             upto={s: scene.moment.of(s) for s in read},
             version=scene.snapshot.version,
+            shared=scene.shared,
         )
 
     def whole(self, worker: Worker, scene: Scene, stream: StreamTable, definition: Definition) -> Outcome:
@@ -161,4 +164,5 @@ def difference_sql(old: str, new: str, table: Table) -> str:
 
 def state_tables(snapshot: Snapshot, table_id: str) -> dict[str, Table]:
     """Return the auxiliary tables of a stream table by the name of their stage."""
-    return {t.name.rpartition("$")[2]: t for t in snapshot.tables.values() if t.parent_id == table_id}
+    parts = (snapshot.tables[i] for i in snapshot.parts.get(table_id, ()))
+    return {t.name.rpartition("$")[2]: t for t in parts}

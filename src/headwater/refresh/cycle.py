@@ -8,27 +8,33 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
-from headwater.catalog import CommitUnknownError, Snapshot
+from headwater.catalog import CommitUnknownError, LeaseKeeper, Snapshot
+from headwater.engine.cancelling import Cancellation
 from headwater.engine.jobs import counting_jobs
-from headwater.errors import BusyError, EvaluationError
-from headwater.model.commit import AddBatch, Change, Commit, LeaseToken, MoveFrontier
+from headwater.errors import BusyError, EvaluationError, brief
+from headwater.model.commit import AddBatch, Change, Commit, MoveFrontier
+from headwater.model.control import Note, Skipped, Trouble, withdrawn
 from headwater.model.tables import ACTIVE, REREAD, RefreshAction, RefreshMode, RefreshRecord, StreamTable, Table
 from headwater.refresh.computing import Computer
 from headwater.refresh.definition import Definition
 from headwater.refresh.evaluate import Outcome, check_failure, in_full_instead
 from headwater.refresh.moment import Moment, newest
 from headwater.refresh.scene import Scene
+from headwater.refresh.shared import SharedChanges
 from headwater.refresh.when_full import apply_when_full, is_unasked
 from headwater.store.ground import Ground
 from headwater.store.rows import Rows
 
 LOG = logging.getLogger("headwater.refresh")
+LEASES = "refresh:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,42 @@ class RefreshReport:
     version: int
     rescanned_groups: int = 0
     bytes_written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which terms a refresh runs: who may cancel it, and with whom it shares the changes that it reads.
+
+    `refused` is asked under the lease, when nobody else can begin it any more, and may say why it must not run after all.
+    """
+
+    cancellation: Cancellation = field(default_factory=Cancellation)
+    shared: SharedChanges | None = None
+    refused: Callable[[Snapshot], str | None] = field(default=lambda snapshot: None)
+
+
+Outcomes = dict[str, "RefreshReport | Exception"]
+"""What came of each of several refreshes. Who is not named was left out."""
+
+
+class Failing(Enum):
+    """What becomes of the others where one of several refreshes fails."""
+
+    TOGETHER = "together"
+    """Nothing is committed, and the error is raised."""
+    CHAIN = "chain"
+    """Those before it are committed, those after it are left out."""
+    APART = "apart"
+    """The others are committed."""
+
+
+class MemberError(Exception):
+    """One of several refreshes failed, and so all of them did."""
+
+    def __init__(self, table_id: str, error: Exception) -> None:
+        super().__init__(str(error))
+        self.table_id = table_id
+        self.error = error
 
 
 def chosen(stream: StreamTable, definition: Definition, *, full: bool) -> tuple[RefreshAction, str]:
@@ -88,21 +130,43 @@ class Refresher:
         return self.refresh_together((table_id,), full=full, at=at)[0]
 
     def refresh_together(
-        self, table_ids: Sequence[str], *, full: bool = False, at: Moment | None = None
+        self, table_ids: Sequence[str], *, full: bool = False, at: Moment | None = None, terms: Terms | None = None
     ) -> list[RefreshReport]:
         """Bring stream tables to one moment in one commit: all of them, or none. Those that others read come first."""
+        try:
+            outcomes = self.refresh_unit(table_ids, Failing.TOGETHER, full=full, at=at, terms=terms)
+        except MemberError as failed:
+            raise failed.error from failed.error.__cause__
+        return [o for o in outcomes.values() if isinstance(o, RefreshReport)]
+
+    def refresh_unit(
+        self,
+        table_ids: Sequence[str],
+        failing: Failing,
+        *,
+        full: bool = False,
+        at: Moment | None = None,
+        terms: Terms | None = None,
+    ) -> Outcomes:
+        """Bring stream tables to one moment in one commit, and return what came of each."""
         began = time.perf_counter()
+        terms = terms or Terms()
         snapshot = self._ground.catalog.snapshot()
         moment = at or newest(snapshot)
         if not full and not any(self._has_work(snapshot, moment, i) for i in table_ids):
             ms = (time.perf_counter() - began) * 1000
-            return [self._nothing(snapshot, moment, i, ms) for i in table_ids]
+            return {i: self._nothing(snapshot, moment, i, ms) for i in table_ids}
         with ExitStack() as held:
-            leases = self._leases(snapshot, table_ids, held)
+            keeper = self._leases(snapshot, table_ids, held)
             snapshot = self._ground.catalog.snapshot()
-            group = _Group(Scene(self._ground, snapshot, at or newest(snapshot)), leases)
+            refused = terms.refused(snapshot)
+            if refused is not None:
+                ms = (time.perf_counter() - began) * 1000
+                return {i: replace(self._nothing(snapshot, moment, i, ms), reason=refused) for i in table_ids}
+            scene = Scene(self._ground, snapshot, at or newest(snapshot), terms.shared)
+            group = _Group(scene, keeper, terms.cancellation)
             held.callback(self._ground.reader.forget, group.foreseen)
-            return self._locked(group, table_ids, full)
+            return self._locked(group, table_ids, full, failing)
 
     def _has_work(self, snapshot: Snapshot, moment: Moment, table_id: str) -> bool:
         _, stream = _live(snapshot, table_id)
@@ -113,57 +177,91 @@ class Refresher:
         reason = _idle_reason(snapshot, stream, self.definition(stream), moment) or ""
         return RefreshReport(table.name, RefreshAction.NO_DATA, 0, 0, 0, ms, reason, 0, snapshot.version)
 
-    def _leases(self, snapshot: Snapshot, table_ids: Sequence[str], held: ExitStack) -> tuple[LeaseToken, ...]:
-        """Take the leases of all tables, always in the same order, and keep them for as long as `held` is open."""
+    def _leases(self, snapshot: Snapshot, table_ids: Sequence[str], held: ExitStack) -> LeaseKeeper:
+        """Take the leases of all tables, and keep them for as long as `held` is open."""
         catalog, seconds = self._ground.catalog, self._ground.settings.lease_seconds
-        taken = []
-        for table_id in sorted(table_ids):
-            lease = self._lease(_live(snapshot, table_id)[0])
-            held.enter_context(catalog.keep_lease(lease, seconds))
-            taken.append(lease)
-        return tuple(taken)
-
-    def _lease(self, table: Table) -> LeaseToken:
-        name = f"refresh:{table.id}"
-        lease = self._ground.catalog.acquire(name, self._ground.owner, self._ground.settings.lease_seconds)
-        if lease is None:
-            holder = self._ground.catalog.lease_holder(name)
+        names = {lease_name(_live(snapshot, i)[0].id): i for i in table_ids}
+        # An owner for this work alone: another thread of this process must not take the leases either.
+        taken = catalog.acquire_all(list(names), f"{self._ground.owner}/{uuid.uuid4().hex[:8]}", seconds)
+        if isinstance(taken, str):
+            holder = catalog.lease_holder(taken)
             raise BusyError(
-                f'stream table "{table.name}" is being refreshed by another process',
+                f'stream table "{snapshot.tables[names[taken]].name}" is being refreshed by another process',
                 detail=f"The lease is held by {holder.owner}." if holder else None,
                 hint="Try again when it has finished; nothing was changed.",
             )
-        return lease
+        return held.enter_context(catalog.keep_leases(taken, seconds))
 
-    def _locked(self, group: _Group, table_ids: Sequence[str], full: bool) -> list[RefreshReport]:
-        """Compute one table after the other, and commit them all."""
+    def _locked(self, group: _Group, table_ids: Sequence[str], full: bool, failing: Failing) -> Outcomes:
+        """Compute one table after the other, and commit them all, or those that did not fail."""
         catalog = self._ground.catalog
+        failed: dict[str, Exception] = {}
+        current = table_ids[0]
         try:
-            for table_id in table_ids:
-                added = self._compute(group, table_id, full)
-                if added is not None and table_id != table_ids[-1]:
+            for current in table_ids:
+                begun = len(group.works)
+                try:
+                    added = self._compute(group, current, full)
+                except Exception as error:
+                    if failing is Failing.TOGETHER or group.cancellation.is_cancelled:
+                        raise
+                    failed[current] = _told(error, group.cancellation)
+                    self._leave_out(group, begun, error)
+                    if failing is Failing.CHAIN:
+                        break
+                    continue
+                if added is not None and failing is not Failing.APART and current != table_ids[-1]:
                     group.foresee(added)
+            group.cancellation.check()
             committing = time.perf_counter()
             version = catalog.commit(group.commit()) if group.works else group.scene.snapshot.version
+            if group.works:
+                group.keeper.given_back()
             took = (time.perf_counter() - committing) * 1000
         except Exception as error:
             if not isinstance(error, CommitUnknownError):
                 for work in group.works:
-                    for rows in work.outcome.rows.values():
-                        self._ground.writer.discard(rows)
-            self._note_failure(group, error)
-            if isinstance(error, EvaluationError):
-                raise check_failure(error) from error
-            raise
+                    self._discard(work)
+            told = _told(error, group.cancellation)
+            self._note_failure(group, told)
+            told.__cause__ = error if told is not error else error.__cause__
+            raise MemberError(current, told) from error
         for work in group.works:
-            if work.stream.status != ACTIVE or work.stream.last_error:
-                catalog.set_stream_status(work.table.id, ACTIVE, None)
+            self._recovered(group.scene.snapshot, work)
             work.duration_ms += took / len(group.works)
             work.log(version)
-        done = {w.table.id: w.report(version) for w in group.works}
-        return [
-            done[i] if i in done else self._nothing(group.scene.snapshot, group.scene.moment, i, 0.0) for i in table_ids
-        ]
+        done: Outcomes = {w.table.id: w.report(version) for w in group.works}
+        left_out = list(table_ids)[list(table_ids).index(current) + 1 :] if current in failed else []
+        for table_id in table_ids:
+            if table_id in failed:
+                done[table_id] = failed[table_id]
+            elif table_id not in done and table_id not in left_out:
+                done[table_id] = self._nothing(group.scene.snapshot, group.scene.moment, table_id, 0.0)
+        return {i: done[i] for i in table_ids if i in done}
+
+    def _recovered(self, snapshot: Snapshot, work: _Work) -> None:
+        """Forget failures of a table that was refreshed, and what was left out of one that was computed anew."""
+        table_id = work.table.id
+        if work.stream.status != ACTIVE or work.stream.last_error:
+            self._ground.catalog.set_stream_status(table_id, ACTIVE, None)
+        kinds: list[type[Note]] = [Trouble]
+        if work.action is not RefreshAction.DIFFERENTIAL:
+            kinds.append(Skipped)
+        self._ground.catalog.note(
+            [withdrawn(k, table_id) for k in kinds if snapshot.notes.get(k, table_id) is not None]
+        )
+
+    def _leave_out(self, group: _Group, begun: int, error: Exception) -> None:
+        """Go on without the refresh that failed."""
+        lost = _Group(group.scene, group.keeper, group.cancellation, group.works[begun:])
+        del group.works[begun:]
+        for work in lost.works:
+            self._discard(work)
+        self._note_failure(lost, error)
+
+    def _discard(self, work: _Work) -> None:
+        for rows in work.outcome.rows.values():
+            self._ground.writer.discard(rows)
 
     def _compute(self, group: _Group, table_id: str, full: bool) -> AddBatch | None:
         """Compute one table of a group, if it has something to do; return the rows that users will see change."""
@@ -177,10 +275,12 @@ class Refresher:
         group.works.append(work)
         if is_unasked(stream, action, full=full):
             apply_when_full(table.name, stream.when_full, reason)
-        with counting_jobs(self._ground.engine.spark) as counted:
+        with counting_jobs(self._ground.engine.spark, group.cancellation) as counted:
             try:
+                group.cancellation.check()
                 work.outcome = self.computer.computed(scene, stream, definition, action)
             except EvaluationError as stopped:
+                group.cancellation.check()
                 why = None if action is RefreshAction.FULL else in_full_instead(stopped)
                 if why is None:
                     raise
@@ -188,8 +288,10 @@ class Refresher:
                 apply_when_full(table.name, stream.when_full, why)
                 work.outcome = self.computer.computed(scene, stream, definition, work.action)
         work.jobs = counted.count
+        group.cancellation.check()
         added = self._store(work, scene)
         work.finish(self._ground.catalog.now())
+        work.changes.append(work.move(scene))
         return added
 
     def _store(self, work: _Work, scene: Scene) -> AddBatch | None:
@@ -211,13 +313,6 @@ class Refresher:
             work.write_ids += ids
             if table_id == stream.table_id:
                 visible = batch
-        moment = scene.moment
-        read: dict[str, int | None] = {
-            s: None if s in scene.foreseen else moment.of(s)
-            for s in scene.snapshot.sources[stream.table_id]
-            if moment.of(s) != moment.version
-        }
-        work.changes.append(MoveFrontier(stream.table_id, stream.frontier, moment.version, read))
         return visible
 
     def _note_failure(self, group: _Group, error: Exception) -> None:
@@ -232,10 +327,8 @@ class Refresher:
             if not failed:
                 continue
             if not isinstance(error, BusyError):
-                catalog.set_stream_status(work.table.id, work.stream.status, text.splitlines()[0])
-            LOG.warning(
-                "refresh failed table=%s action=%s error=%s", work.table.name, work.action.value, text.splitlines()[0]
-            )
+                catalog.set_stream_status(work.table.id, work.stream.status, brief(error))
+            LOG.warning("refresh failed table=%s action=%s error=%s", work.table.name, work.action.value, brief(error))
 
 
 @dataclass(slots=True)
@@ -269,6 +362,18 @@ class _Work:
         """Note that nothing is left but the commit."""
         self.finished_at = now
         self.duration_ms = (time.perf_counter() - self.began) * 1000
+
+    def move(self, scene: Scene) -> MoveFrontier:
+        """Return how far the table comes."""
+        moment, stream = self.moment, self.stream
+        read: dict[str, int | None] = {
+            s: None if s in scene.foreseen else moment.of(s)
+            for s in scene.snapshot.sources[stream.table_id]
+            if moment.of(s) != moment.version
+        }
+        return MoveFrontier(
+            stream.table_id, stream.frontier, moment.version, read, began=self.started_at, ms=self.duration_ms
+        )
 
     def record(self) -> RefreshRecord:
         """Return the line of history."""
@@ -324,7 +429,8 @@ class _Group:
     """Refreshes that are committed together."""
 
     scene: Scene
-    leases: tuple[LeaseToken, ...]
+    keeper: LeaseKeeper
+    cancellation: Cancellation
     works: list[_Work] = field(default_factory=list)
     foreseen: list[str] = field(default_factory=list)
 
@@ -338,10 +444,23 @@ class _Group:
         return Commit(
             tuple(c for w in self.works for c in w.changes),
             {t: at for w in self.works for t, at in w.unmoved.items()},
-            leases=self.leases,
+            leases=self.keeper.tokens,
+            releases=True,
             write_ids=tuple(i for w in self.works for i in w.write_ids),
             history=tuple(w.record() for w in self.works),
         )
+
+
+def _told(error: Exception, cancellation: Cancellation) -> Exception:
+    """Return a failure as it is told: what Spark says of a job that was cancelled is not the reason."""
+    if cancellation.is_cancelled and isinstance(error, EvaluationError):
+        return cancellation.error()
+    return check_failure(error) if isinstance(error, EvaluationError) else error
+
+
+def lease_name(table_id: str) -> str:
+    """Return the name of the lease under which a stream table is refreshed."""
+    return f"{LEASES}{table_id}"
 
 
 def _idle_reason(snapshot: Snapshot, stream: StreamTable, definition: Definition, moment: Moment) -> str | None:

@@ -90,6 +90,11 @@ class Definition:
             tuple(data["scales"]),
         )
 
+    @staticmethod
+    def is_always(text: str) -> bool:
+        """Say whether a stored definition has `always`, without reading all of it: in the texts within, quotes are escaped."""
+        return '"always": true' in text
+
     def is_same_query(self, other: Definition) -> bool:
         """Say whether both mean the same query, however it was written; what is only known by its words is never the same."""
         return not (self.named or other.named) and (self.text, self.meaning) == (other.text, other.meaning)

@@ -167,7 +167,7 @@ class Evaluation:
             fields = fields_of(source.table, [n for n in names if n != WEIGHT])
             positions = {f.name: i for i, f in enumerate(source.table.schema.fields)}
             words = changed_words(positions[f.name] for f in fields)
-            few = self._reader.few_changes(source, *given.moved(table_id), fields)
+            few = given.few_changes(self._reader, source, fields)
             place = changes_place(table_id)
             if few is not None:
                 rows = _weighted(touching(few, words), fields)
@@ -181,7 +181,7 @@ class Evaluation:
                     continue
                 relevant = self._places.read_back(rows, shown)
             else:
-                changes = self._reader.changes(self._worker, source, *given.moved(table_id), fields)
+                changes = given.many_changes(self._reader, self._worker, source, fields)
                 self._changes[table_id] = _Changed(changes.count, changes.deletes, None)
                 self._places.counts[place] = changes.count
                 relevant = _touching_sql(changes, words, fields)
@@ -541,6 +541,12 @@ def _reads_pairs(template: Template, stage: StageText) -> bool:
     return any(f"NOT {stage.paired}" in t.sql for t in template.texts())
 
 
+def is_data_error(error: EvaluationError) -> bool:
+    """Say whether rows made Spark fail, and not Spark itself or a check of ours."""
+    detail = error.detail or ""
+    return "[HW50" not in detail and _DATA_ERROR.search(detail) is not None
+
+
 def in_full_instead(error: EvaluationError) -> str | None:
     """Return why a refresh that failed from changes may succeed in full; None if it cannot.
 
@@ -549,9 +555,9 @@ def in_full_instead(error: EvaluationError) -> str | None:
     """
     if isinstance(error, EndlessRecursionError):
         return str(error).splitlines()[0]
-    detail = error.detail or ""
-    if "[HW50" in detail or not _DATA_ERROR.search(detail):
+    if not is_data_error(error):
         return None
+    detail = error.detail or ""
     return f"the changes could not be evaluated: {detail.strip().splitlines()[0]}"
 
 

@@ -30,11 +30,12 @@ from headwater.model.tables import Table
 from headwater.plan.operators import At, Between, Near, Via
 from headwater.plan.printer import BROADCAST_HINT, BROADCAST_LEFT_HINT
 from headwater.plan.where import Where
+from headwater.refresh.shared import SharedChanges
 from headwater.refresh.template import LoopText, Read, RowsText, StageText, Template, Text, filled, places
 from headwater.store.columns import has_plain_equality
 from headwater.store.layout import Bound, column_bounds, files_within, write_parquet
 from headwater.store.near import rows_between, rows_near
-from headwater.store.reading import Reader, Source
+from headwater.store.reading import Changes, Reader, Source
 from headwater.store.where import are_judged, columns_of, rows_where
 from headwater.store.writing import Writer
 
@@ -60,10 +61,23 @@ class RefreshInput:
     since: Mapping[str, int]
     upto: Mapping[str, int]
     version: int
+    shared: SharedChanges | None = None
 
     def moved(self, source_id: str) -> tuple[int, int]:
         """Return the versions after and up to which changes of a source are read."""
         return self.since[source_id], self.upto[source_id]
+
+    def few_changes(self, reader: Reader, source: Source, fields: tuple[Field, ...]) -> pa.Table | None:
+        """Return the changes of a source if they are few, read together with others who need them now."""
+        if self.shared is None or not self.shared.is_shared(source):
+            return reader.few_changes(source, *self.moved(source.table.id), fields)
+        return self.shared.few(source, *self.moved(source.table.id), fields)
+
+    def many_changes(self, reader: Reader, worker: Worker, source: Source, fields: tuple[Field, ...]) -> Changes:
+        """Return the changes of a source as a query, read together with others who need them now."""
+        if self.shared is None or not self.shared.is_shared(source):
+            return reader.changes(worker, source, *self.moved(source.table.id), fields)
+        return self.shared.many(worker, source, *self.moved(source.table.id), fields)
 
 
 @dataclass(frozen=True, slots=True)

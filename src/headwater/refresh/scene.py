@@ -15,6 +15,7 @@ from headwater.engine.worker import Frame, Worker
 from headwater.model.commit import AddBatch
 from headwater.model.tables import BatchFormat
 from headwater.refresh.moment import Moment, newest
+from headwater.refresh.shared import SharedChanges
 from headwater.store.ground import Ground
 from headwater.store.reading import Source
 
@@ -26,6 +27,7 @@ class Scene:
     ground: Ground
     snapshot: Snapshot
     moment: Moment
+    shared: SharedChanges | None = None
     foreseen: Mapping[str, Source] = field(default_factory=lambda: MappingProxyType({}))
 
     def sources(self, table_ids: Iterable[str]) -> dict[str, Source]:

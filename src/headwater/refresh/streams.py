@@ -17,6 +17,7 @@ from headwater.catalog import Snapshot
 from headwater.engine.jobs import counting_jobs
 from headwater.errors import BusyError, DuplicateTableError, HasDependentsError
 from headwater.model.commit import Change, Commit, CreateTable, DefineStream, DropTable
+from headwater.model.options import DEFAULT_OPTIONS, StreamOptions
 from headwater.model.schema import TableSchema
 from headwater.model.tables import (
     RefreshAction,
@@ -47,6 +48,7 @@ class StreamRequest:
     schedule: str | None
     when_full: WhenFull
     replaces: Table | None = None
+    options: StreamOptions = DEFAULT_OPTIONS
 
 
 def create_stream(
@@ -84,6 +86,7 @@ def create_stream(
             stream.definition,
             tuple(plan.sources),
             frontier=snapshot.version,
+            options=request.options,
         )
     )
     write_ids: list[str] = []
@@ -157,6 +160,7 @@ def _with_stream(snapshot: Snapshot, tables: Sequence[Table], stream: StreamTabl
         tables=MappingProxyType({**snapshot.tables, **{t.id: t for t in tables}}),
         streams=MappingProxyType({**snapshot.streams, stream.table_id: stream}),
         sources=MappingProxyType({**snapshot.sources, stream.table_id: tuple(sources)}),
+        parts=MappingProxyType({**snapshot.parts, stream.table_id: tuple(t.id for t in tables[1:])}),
     )
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from headwater.model.tables import RefreshAction
 from headwater.refresh.cycle import RefreshReport
 from headwater.refresh.moment import Moment
+from headwater.refresh.shared import SharedChanges
 from headwater.schedule.graph import Graph
-from headwater.schedule.units import Unit
+from headwater.schedule.units import Unit, UnitKind
 
 
 @dataclass(slots=True)
@@ -21,14 +23,20 @@ class Round:
 
     moment: Moment
     waits_for: dict[Unit, set[Unit]]
+    shared: SharedChanges | None = None
     running: set[Unit] = field(default_factory=set)
     refreshed: list[RefreshReport] = field(default_factory=list)
-    failed: list[tuple[Unit, Exception]] = field(default_factory=list)
+    failed: list[tuple[str, Exception]] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def is_over(self) -> bool:
         return not self.waits_for and not self.running
+
+    @property
+    def waiting(self) -> set[str]:
+        """The stream tables that have not been begun."""
+        return {n for unit in self.waits_for for n in unit.members}
 
     def ready(self) -> list[Unit]:
         """Return the units that may begin."""
@@ -40,19 +48,25 @@ class Round:
         self.running.add(unit)
         return self.moment
 
-    def done(self, unit: Unit, reports: Iterable[tuple[str, RefreshReport]]) -> None:
-        """Note what a unit has done."""
-        for node, report in reports:
-            self.refreshed.append(report)
-            if report.rows_inserted or report.rows_deleted:
-                self.moment = self.moment.with_refreshed(node, report.version)
-        self._over(unit)
-
-    def fail(self, unit: Unit, error: Exception) -> None:
-        """Note that a unit failed, and leave out what reads it."""
-        self.failed.append((unit, error))
-        self._leave_out_below(unit)
-        self._over(unit)
+    def end(self, unit: Unit, outcomes: Iterable[tuple[str, RefreshReport | Exception]]) -> None:
+        """Note what came of a unit; who is not named was left out because one before it failed."""
+        told = dict(outcomes)
+        stopped = set(unit.members) - told.keys()
+        for node, outcome in told.items():
+            if isinstance(outcome, Exception):
+                self.failed.append((node, outcome))
+                stopped.add(node)
+            elif outcome.action is not RefreshAction.NO_DATA:
+                self.refreshed.append(outcome)
+                if outcome.rows_inserted or outcome.rows_deleted:
+                    self.moment = self.moment.with_refreshed(node, outcome.version)
+        reason = WITH_IT if unit.kind is UnitKind.GROUP else WAITS
+        self.left_out += [(n, reason) for n in unit.members if n not in told]
+        if stopped:
+            self._leave_out_below(unit)
+        self.running.discard(unit)
+        for others in self.waits_for.values():
+            others.discard(unit)
 
     def leave_out(self, unit: Unit, reason: str) -> None:
         """Leave a unit out that may not begin, and what reads it."""
@@ -63,19 +77,18 @@ class Round:
     def _leave_out_below(self, unit: Unit) -> None:
         for other in [u for u, others in self.waits_for.items() if unit in others]:
             if other in self.waits_for:
-                self.leave_out(other, "what it reads was not refreshed")
-
-    def _over(self, unit: Unit) -> None:
-        self.running.discard(unit)
-        for others in self.waits_for.values():
-            others.discard(unit)
+                self.leave_out(other, WAITS)
 
 
-def round_of(moment: Moment, units: Iterable[Unit], graph: Graph) -> Round:
+WAITS = "what it reads was not refreshed"
+WITH_IT = "a table that is refreshed with it failed"
+
+
+def round_of(moment: Moment, units: Iterable[Unit], graph: Graph, shared: SharedChanges | None = None) -> Round:
     """Return a round of units, none of them begun."""
     ordered = list(units)
     home = {n: u for u in ordered for n in u.members}
     waits_for = {
         u: {home[s] for n in u.members for s in graph.sources[n] if s in home and home[s] is not u} for u in ordered
     }
-    return Round(moment, waits_for)
+    return Round(moment, waits_for, shared)

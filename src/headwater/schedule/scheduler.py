@@ -2,34 +2,64 @@
 
 A tick asks the catalog once where it stands. If nothing moved, nothing is done. Otherwise the tables whose sources changed, and what
 lies below them, are held against their schedules, and those that are due are refreshed in topological order, all to the moment at
-which the tick began: what is committed meanwhile belongs to the next one.
+which the tick began: what is committed meanwhile belongs to the next one. A tick need not be over for the next one to begin; who is
+still being refreshed, and what lies below, waits.
+
+    look      what is new in the catalog                  one question, however many tables there are
+    plan      who is due, blocked, together with whom     from the snapshot alone
+    dispatch  units to workers, sources first
+    settle    clocks, troubles, events, maintenance       once per round
+
+Relies on: a unit takes the leases of its tables and looks again before it begins (`running.py`), so several schedulers may plan the same
+thing, and only one does it.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+import socket
+import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 from types import TracebackType
 from typing import Self
 
 from headwater.catalog import Snapshot
+from headwater.engine.cancelling import Cancellation
 from headwater.errors import HeadwaterError
+from headwater.model.events import EventKind
+from headwater.model.options import Tier
+from headwater.model.reports import SchedulerState
 from headwater.model.tables import RefreshAction
-from headwater.refresh.cycle import Refresher, RefreshReport
+from headwater.refresh.cycle import LEASES, Outcomes, Refresher, RefreshReport
+from headwater.refresh.definition import Definition
 from headwater.refresh.moment import Moment, newest, pending_sources
-from headwater.schedule.due import Clock, due_tables
+from headwater.refresh.shared import SharedChanges
+from headwater.schedule.blocks import blocked
+from headwater.schedule.due import BEHIND, Clock, Timing, due_tables
 from headwater.schedule.graph import Graph, empty_graph, rebuilt
+from headwater.schedule.groups import Group, due_together, groups_of
 from headwater.schedule.rounds import Round, round_of
-from headwater.schedule.schedules import Schedule, schedule_of
-from headwater.schedule.units import Unit, units_of
-from headwater.schedule.workers import Inline, Workers
+from headwater.schedule.running import Errand, Runner
+from headwater.schedule.schedules import Every, Schedule, schedule_of
+from headwater.schedule.telling import Teller
+from headwater.schedule.units import Unit, UnitKind, coalesced, units_of
+from headwater.schedule.warming import warmed_up
+from headwater.schedule.watch import Watch
+from headwater.schedule.workers import Crew
 from headwater.store.ground import Ground
 
 LOG = logging.getLogger("headwater.schedule")
+
+COALESCED_MS = 500.0
+"""Refreshes that took longer last time are not joined with others: they would make those wait."""
+_BUSY = "is being refreshed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +73,17 @@ class TickReport:
     skipped: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(slots=True)
+class _Tick:
+    """A round with what is known of it besides."""
+
+    round: Round
+    snapshot: Snapshot
+    began: float
+    skipped: list[tuple[str, str]]
+    is_told: bool = False
+
+
 class Scheduler:
     """Refreshes what is due. Use `tick` for one round, `run` to go on until `stop`, or `start` for a thread that does."""
 
@@ -50,28 +91,43 @@ class Scheduler:
         self,
         ground: Ground,
         refresher: Refresher,
-        after_refresh: Callable[[Iterable[str]], None],
+        maintain: Callable[[Iterable[str]], None],
         *,
-        workers: Workers | None = None,
+        crew: Crew,
+        teller: Teller | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._ground = ground
         self._refresher = refresher
-        self._after_refresh = after_refresh
+        self._maintain = maintain
         self._now = now
+        self._crew = crew
+        self._key = f"{ground.owner}:{id(self):x}"
+        self._teller = teller or Teller(ground.catalog)
+        self._runner = Runner(ground, refresher, self._teller, now)
+        self._watch = Watch(ground.catalog, ground.settings, self._teller)
         self._clock = Clock(now())
         self._snapshot: Snapshot | None = None
         self._graph: Graph = empty_graph()
+        self._groups: tuple[Group, ...] = ()
         self._schedules: dict[str, Schedule] = {}
         self._always: set[str] = set()
         self._dirty: set[str] = set()
         self._recheck: set[str] = set()
-        self._running: set[str] = set()
-        self._running_units: set[Unit] = set()
-        self._workers = workers or Inline()
+        self._running: dict[Unit, Cancellation] = {}
+        self._ticks: list[_Tick] = []
+        self._following: float | None = None
         self._changed = threading.Condition(threading.RLock())
+        self._signals = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._shown_at: float | None = None
+        self._counts = {"ticks": 0, "refreshes": 0, "failures": 0}
+        self._tick_ms: deque[float] = deque(maxlen=1000)
+        self._is_warming = False
+        self._is_closed = False
+        crew.join(self._key, self._wake, ground.settings.per_warehouse_worker_quota)
+        self._unlisten = ground.catalog.listen(self._wake)
 
     # life -------------------------------------------------------------------------------------------------------------------
 
@@ -83,6 +139,17 @@ class Scheduler:
     ) -> None:
         self.stop()
 
+    @property
+    def graph(self) -> Graph:
+        """The graph as it was seen last. It is never changed, only replaced."""
+        return self._graph
+
+    @property
+    def is_idle(self) -> bool:
+        """Say whether nothing runs and nothing waits for a worker."""
+        with self._changed:
+            return not self._running and not self._ticks
+
     def start(self) -> None:
         """Run in a thread of its own until `stop`."""
         if self._thread is None:
@@ -92,108 +159,310 @@ class Scheduler:
     def stop(self) -> None:
         """Begin nothing any more, and wait for what runs."""
         self._stop.set()
-        if self._thread is not None:
+        self._wake()
+        if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
             self._thread = None
-        self._workers.close()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._running)
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._settle()
+        self._unlisten()
+        self._crew.leave(self._key)
+        self._teller.keep()
+        if self._shown_at is not None:
+            try:
+                self._ground.catalog.hide_scheduler(self._key)
+            except HeadwaterError as error:
+                LOG.warning("scheduler not signed off error=%s", error.message)
+
+    def cancel(self, reason: str) -> None:
+        """Cancel what runs."""
+        with self._changed:
+            running = list(self._running.values())
+        for cancellation in running:
+            cancellation.cancel(reason)
+
+    def drain(self, timeout_seconds: float | None = None) -> bool:
+        """Begin nothing any more in this scheduler; return whether all that ran came to its end in time."""
+        seconds = self._ground.settings.scheduler_drain_timeout if timeout_seconds is None else timeout_seconds
+        self._stop.set()
+        self._wake()
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._running, seconds)
+
+    def warm_up(self, progress: Callable[[str, int, int], None] | None = None, *, seconds: float = 20.0) -> int:
+        """Compute what refreshes would, without effect, so that the first real ones are quick. Return how many were."""
+        self._is_warming = True
+        try:
+            snapshot = self._ground.catalog.snapshot()
+            return warmed_up(self._ground, self._refresher, snapshot, progress, seconds)
+        finally:
+            self._is_warming = False
 
     def run(self, seen: Callable[[TickReport], None] | None = None) -> None:
-        """Tick until `stop`."""
-        interval = self._ground.settings.scheduler_interval_seconds
+        """Tick until `stop`. `seen` is told of every tick that had something to do, when it is over."""
+        self._show()
         while not self._stop.is_set():
-            began = time.monotonic()
+            with self._changed:
+                signals = self._signals
             try:
-                report = self.tick()
+                self._begin()
             except HeadwaterError as error:  # the catalog is busy or away: the next look may find it again
                 LOG.warning("tick failed error=%s", error)
-            else:
-                if seen is not None:
-                    seen(report)
-            self._stop.wait(max(0.0, interval - (time.monotonic() - began)))
+            began = self._dispatch()
+            self._report_to(seen)
+            self._show()
+            if not began:
+                self._rest(signals)
+        self._dispatch()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._running)
+        self._report_to(seen)
+
+    def _rest(self, signals: int) -> None:
+        """Wait until something happens here, until the next table is due, or until it is time to look for what others did."""
+        now = self._now()
+        interval = self._ground.settings.scheduler_interval_seconds
+        if self._following is not None:
+            interval = min(interval, max(0.0, self._following - now))
+        self._await(signals, interval)
+
+    def _await(self, signals: int, seconds: float | None = None) -> None:
+        """Wait until there was one more signal than that."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._signals != signals or self._stop.is_set(), seconds)
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._signals += 1
+            self._changed.notify_all()
 
     # ticks ------------------------------------------------------------------------------------------------------------------
 
     def tick(self) -> TickReport:
         """Refresh what is due now to the version that is the newest now, and wait until all of it is done."""
-        began = time.perf_counter()
-        with self._changed:
-            round_, skipped = self._begun_round()
-            while True:
-                self._dispatch(round_)
-                if round_.is_over:
+        tick = self._begin()
+        while True:
+            with self._changed:
+                signals = self._signals
+            self._dispatch()
+            with self._changed:
+                if tick.round.is_over:
                     break
-                if not self._can_begin(round_):
-                    self._changed.wait()
-        return self._report(round_, skipped, began)
+            self._await(signals)
+        self._settle()
+        self._teller.keep()
+        return self._report(tick)
 
-    def _begun_round(self) -> tuple[Round, list[tuple[str, str]]]:
-        """Look at the catalog and return what is to be done."""
+    def _begin(self) -> _Tick:
+        """Look at the catalog, and begin a round with what is to be done."""
+        began = time.perf_counter()
         snapshot = self._ground.catalog.snapshot()
-        self._look(snapshot)
-        graph = self._graph
-        candidates = graph.descendants(self._dirty) | self._dirty | self._always
-        if not candidates:
-            return round_of(newest(snapshot), (), graph), []
-        settings = self._ground.settings
-        now = self._now()
-        due = due_tables(graph, candidates, self._schedules, self._clock, now, settings.default_schedule_seconds)
-        due -= graph.descendants(self._running) | self._running
-        groups = [d.members for d in graph.diamonds]
-        skipped = [(snapshot.tables[n].name, "not due") for n in graph.order if n in self._dirty and n not in due]
-        return round_of(newest(snapshot), units_of(graph, due, groups, fusible=due), graph), skipped
+        with self._changed:
+            self._look(snapshot)
+            self._counts["ticks"] += 1
+            graph = self._graph
+            candidates = self._dirty | self._always
+            if not candidates:
+                self._following = None
+                self._clock.note_waiting((), began)
+                tick = _Tick(round_of(newest(snapshot), (), graph), snapshot, began, [])
+            else:
+                candidates |= graph.descendants(candidates)
+                tick = self._planned(snapshot, candidates, began)
+            if not tick.round.is_over:
+                self._ticks.append(tick)
+            self._tick_ms.append((time.perf_counter() - began) * 1000)
+        return tick
 
-    def _can_begin(self, round_: Round) -> bool:
-        return bool(round_.ready()) and len(self._running_units) < self._workers.capacity
+    def _planned(self, snapshot: Snapshot, candidates: set[str], began: float) -> _Tick:
+        graph, now, settings = self._graph, self._now(), self._ground.settings
+        self._clock.note_waiting(self._dirty, now)
+        timing = Timing(snapshot, self._schedules, self._clock, settings)
+        due = due_tables(graph, candidates, timing, now)
+        self._following = due.following
+        groups = self._groups
+        looked_at = set(due.now) | {m for g in groups if due.now.intersection(g.members) for m in g.members}
+        blocks = blocked(snapshot, looked_at, settings, now)
+        stopped = {n: b.text for n, b in blocks.items()} | self._busy(snapshot, due.now)
+        chosen, reasons = due_together(groups, due.now, candidates, stopped)
+        blown = self._watch.blown_fuses(snapshot, chosen, now)
+        if blown:
+            stopped |= {n: f"the fuse has blown: {b.pending} changed rows" for n, b in blown.items()}
+            chosen, reasons = due_together(groups, due.now, candidates, stopped)
+        self._watch.look(timing, self._dirty, now)
+        for node in chosen:
+            self._watch.beginning(timing, node, now)
+        skipped = [
+            (snapshot.tables[n].name, reasons.get(n, "not due"))
+            for n in sorted(self._dirty | reasons.keys(), key=lambda n: (graph.level[n], snapshot.tables[n].name))
+            if n not in chosen
+        ]
+        units = units_of(graph, chosen, [g.members for g in groups], fusible=chosen)
+        if settings.adaptive_batch_coalescing:
+            units = coalesced(units, self._windows(snapshot, chosen), self._crew.workers.capacity)
+        shared = self._shared(snapshot, chosen) if units and settings.enable_change_buffer_fanout else None
+        return _Tick(round_of(newest(snapshot), units, graph, shared), snapshot, began, skipped)
 
-    def _dispatch(self, round_: Round) -> None:
-        """Begin what may begin, as far as there are workers."""
-        for unit in round_.ready():
-            if self._stop.is_set():
-                round_.leave_out(unit, "the scheduler stops")
+    def _busy(self, snapshot: Snapshot, due: Iterable[str]) -> dict[str, str]:
+        """Return who is being refreshed already, here or elsewhere, and who has to wait for that."""
+        here = {n for unit in self._running for n in unit.members}
+        waiting = {n for tick in self._ticks for n in tick.round.waiting}
+        elsewhere: set[str] = set()
+        if any(n not in here and n not in waiting for n in due):
+            held = self._ground.catalog.leases_of_others(LEASES, self._key)
+            elsewhere = {name.removeprefix(LEASES) for name in held} & snapshot.streams.keys() - here - waiting
+        busy = here | waiting | elsewhere
+        found = dict.fromkeys(self._graph.descendants(busy), "what it reads is being refreshed")
+        found |= dict.fromkeys(here | waiting, _BUSY)
+        return found | dict.fromkeys(elsewhere, "is being refreshed by somebody else")
+
+    def _windows(self, snapshot: Snapshot, nodes: Iterable[str]) -> dict[str, object]:
+        """Return for each quick refresh which changes it reads."""
+        found: dict[str, object] = {}
+        for node in nodes:
+            stream = snapshot.streams[node]
+            if stream.frontier is None or stream.refresh_ms is None or stream.refresh_ms > COALESCED_MS:
                 continue
-            if len(self._running_units) >= self._workers.capacity:
+            read = snapshot.sources.get(node, ())
+            found[node] = frozenset((s, stream.frontier_of(s)) for s in read)
+        return found
+
+    def _shared(self, snapshot: Snapshot, nodes: Iterable[str]) -> SharedChanges:
+        """Return what a round needs to read each change once."""
+        wanted: dict[str, set[str]] = {}
+        readers: dict[str, int] = {}
+        for node in nodes:
+            template = self._refresher.definition(snapshot.streams[node]).template
+            for source, names in (template.changes_read() if template is not None else {}).items():
+                wanted.setdefault(source, set()).update(names)
+                readers[source] = readers.get(source, 0) + 1
+        return SharedChanges(self._ground, {s: frozenset(n) for s, n in wanted.items()}, readers)
+
+    # units ------------------------------------------------------------------------------------------------------------------
+
+    def _dispatch(self) -> bool:
+        """Begin what may begin, as far as there are workers; return whether anything was."""
+        began = False
+        while True:
+            with self._changed:
+                tasks = self._taken()
+            if not tasks:
+                return began
+            began = True
+            for task in tasks:  # an inline worker works right here, so the lock must be free
+                self._crew.workers.submit(task)
+
+    def _taken(self) -> list[Callable[[], None]]:
+        """Take workers for units that may begin, the most important ones first."""
+        ready = [(tick, unit) for tick in self._ticks for unit in tick.round.ready()]
+        if self._stop.is_set():
+            for tick, unit in ready:
+                if unit in tick.round.waits_for:
+                    tick.round.leave_out(unit, "the scheduler stops")
+            return []
+        ready.sort(key=lambda pair: self._rank(*pair))
+        self._crew.wait(self._key, len(ready))
+        tasks: list[Callable[[], None]] = []
+        for tick, unit in ready:
+            if not self._crew.take(self._key):
                 break
-            if unit not in round_.waits_for:
-                continue
-            moment = round_.begin(unit)
+            moment = tick.round.begin(unit)
             now = self._now()
             self._clock.begun.update(dict.fromkeys(unit.members, now))
-            self._running_units.add(unit)
-            self._running.update(unit.members)
-            self._workers.submit(partial(self._run_unit, round_, unit, moment))
+            self._running[unit] = cancellation = Cancellation()
+            tasks.append(partial(self._work, tick, unit, moment, cancellation))
+        return tasks
 
-    def _run_unit(self, round_: Round, unit: Unit, moment: Moment) -> None:
-        """Refresh a unit; whatever comes of it ends up in the round."""
+    def _rank(self, tick: _Tick, unit: Unit) -> tuple[float, int]:
+        tier = min(tick.snapshot.streams[n].options.tier.factor for n in unit.members)
+        return tier, 0 if unit.kind in (UnitKind.GROUP, UnitKind.CHAIN) else 1
+
+    def _work(self, tick: _Tick, unit: Unit, moment: Moment, cancellation: Cancellation) -> None:
+        """Refresh a unit; whatever comes of it ends up in its round."""
+        outcomes: Outcomes = {}
         try:
-            reports = self._refresher.refresh_together(unit.members, at=moment)
-            changed = [n for n, r in zip(unit.members, reports, strict=True) if r.action is not RefreshAction.NO_DATA]
-            if changed:
-                self._after_refresh(changed)
-        except Exception as error:
-            if not isinstance(error, HeadwaterError):
-                LOG.exception("refresh failed unit=%s", unit.key)
+            outcomes = self._runner.run(Errand(unit, moment, tick.snapshot, tick.round.shared), cancellation)
+        except BaseException as error:
+            outcomes = dict.fromkeys(unit.members, error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            raise
+        finally:
             with self._changed:
-                self._over(unit)
-                round_.fail(unit, error)
-        else:
-            with self._changed:
-                self._over(unit)
+                self._running.pop(unit, None)
                 self._recheck |= set(unit.members)
-                round_.done(unit, zip(unit.members, reports, strict=True))
+                tick.round.end(unit, outcomes.items())
+                self._note_times(tick.snapshot, outcomes)
+            self._crew.give_back(self._key)
+            self._wake()
 
-    def _over(self, unit: Unit) -> None:
-        self._running_units.discard(unit)
-        self._running -= set(unit.members)
-        self._changed.notify_all()
+    def _note_times(self, snapshot: Snapshot, outcomes: Outcomes) -> None:
+        """Note how long refreshes took, and put those off that take as long as their schedules."""
+        for node, outcome in outcomes.items():
+            if isinstance(outcome, Exception):
+                self._counts["failures"] += 1
+                continue
+            if outcome.action is RefreshAction.NO_DATA:
+                continue
+            self._counts["refreshes"] += 1
+            schedule = self._schedules.get(node)
+            if not isinstance(schedule, Every):
+                continue
+            tier = snapshot.streams[node].options.tier if self._ground.settings.tiered_scheduling else Tier.HOT
+            share = outcome.duration_ms / 1000 / (schedule.seconds * tier.factor)
+            put_off = self._clock.note_taken(node, share) if self._ground.settings.auto_backoff else False
+            if share >= BEHIND and (put_off or node not in self._clock.backoff):
+                self._teller.tell(
+                    EventKind.SCHEDULER_FALLING_BEHIND,
+                    self._now(),
+                    snapshot.tables[node].name,
+                    ms=round(outcome.duration_ms),
+                    schedule=str(schedule),
+                    factor=self._clock.backoff.get(node, 1.0),
+                )
 
-    def _report(self, round_: Round, skipped: list[tuple[str, str]], began: float) -> TickReport:
-        names = self._snapshot.tables if self._snapshot is not None else {}
+    # afterwards -------------------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> list[_Tick]:
+        """End the rounds that are over: let go what they shared, and put their tables in order. Return them."""
+        with self._changed:
+            over = [t for t in self._ticks if t.round.is_over]
+            self._ticks = [t for t in self._ticks if not t.round.is_over]
+        for tick in over:
+            if tick.round.shared is not None:
+                tick.round.shared.__exit__(None, None, None)
+        names = {r.name.casefold() for t in over for r in t.round.refreshed}
+        if names and over:
+            snapshot = self._ground.catalog.snapshot()
+            refreshed = {snapshot.names[n] for n in names if n in snapshot.names}
+            self._maintain(refreshed | self._acknowledged(snapshot, refreshed))
+        return over
+
+    def _acknowledged(self, snapshot: Snapshot, refreshed: set[str]) -> set[str]:
+        """Return the sources whose changes have now been seen by all that read them."""
+        read = {s for n in refreshed for s in snapshot.sources.get(n, ()) if s not in snapshot.streams}
+        return {
+            s
+            for s in read
+            if all(s not in pending_sources(snapshot, snapshot.streams[r]) for r in snapshot.dependents.get(s, ()))
+        }
+
+    def _report_to(self, seen: Callable[[TickReport], None] | None) -> None:
+        for tick in self._settle():
+            if seen is not None:
+                seen(self._report(tick))
+        self._teller.keep()
+
+    def _report(self, tick: _Tick) -> TickReport:
+        names = tick.snapshot.tables
         return TickReport(
-            round_.moment.version,
-            (time.perf_counter() - began) * 1000,
-            tuple(r for r in round_.refreshed if r.action is not RefreshAction.NO_DATA),
-            tuple((names[n].name, str(error)) for unit, error in round_.failed for n in unit.members),
-            (*skipped, *((names[n].name, reason) for n, reason in round_.left_out)),
+            tick.round.moment.version,
+            (time.perf_counter() - tick.began) * 1000,
+            tuple(tick.round.refreshed),
+            tuple((names[n].name, str(error)) for n, error in tick.round.failed),
+            (*tick.skipped, *((names[n].name, reason) for n, reason in tick.round.left_out)),
         )
 
     def _look(self, snapshot: Snapshot) -> None:
@@ -202,14 +471,73 @@ class Scheduler:
         if snapshot is before and not self._recheck:
             return
         if before is None or snapshot.generation != before.generation:
-            sources = {n: snapshot.sources.get(n, ()) for n in snapshot.streams}
-            self._graph = rebuilt(self._graph, sources)
-            self._schedules = {n: schedule_of(s.schedule) for n, s in snapshot.streams.items()}
-            self._always = {n for n, s in snapshot.streams.items() if self._refresher.definition(s).always}
+            self._redefine(snapshot, before)
             looked_at = set(snapshot.streams)
         else:
             moved = [t for t, at in snapshot.changed.items() if before.changed.get(t) != at]
             looked_at = {r for t in moved for r in self._graph.dependents.get(t, ())} | self._dirty | self._recheck
-        self._dirty = {n for n in looked_at if pending_sources(snapshot, snapshot.streams[n])}
+        self._dirty = {n for n in looked_at if n in snapshot.streams and pending_sources(snapshot, snapshot.streams[n])}
         self._recheck = set()
+        if before is None or snapshot.generation != before.generation or snapshot.notes is not before.notes:
+            self._groups = groups_of(self._graph, snapshot)
         self._snapshot = snapshot
+
+    def _redefine(self, snapshot: Snapshot, before: Snapshot | None) -> None:
+        """Take notice of new definitions. What is unchanged is not looked at again."""
+        self._graph = rebuilt(self._graph, {n: snapshot.sources.get(n, ()) for n in snapshot.streams})
+        known = before.streams if before is not None else {}
+        for node in self._schedules.keys() - snapshot.streams.keys():
+            del self._schedules[node]
+            self._always.discard(node)
+        for node, stream in snapshot.streams.items():
+            old = known.get(node)
+            if old is not None and old.schedule == stream.schedule and old.definition == stream.definition:
+                continue
+            self._schedules[node] = schedule_of(stream.schedule)
+            if Definition.is_always(stream.definition):
+                self._always.add(node)
+            else:
+                self._always.discard(node)
+
+    # how it fares -----------------------------------------------------------------------------------------------------------
+
+    def state(self) -> SchedulerState:
+        """Return how this scheduler fares."""
+        with self._changed:
+            allocation = self._crew.allocation(self._key)
+            is_draining = self._stop.is_set()
+            word = "draining" if is_draining else "warming" if self._is_warming else "running"
+            return SchedulerState(
+                owner=self._key,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                state=word,
+                pool=self._crew.workers.kind,
+                workers=allocation.capacity,
+                quota=allocation.quota,
+                active=allocation.used,
+                queued=allocation.waiting,
+                ticks=self._counts["ticks"],
+                refreshes=self._counts["refreshes"],
+                failures=self._counts["failures"],
+                last_tick_ms=self._tick_ms[-1] if self._tick_ms else 0.0,
+                median_tick_ms=statistics.median(self._tick_ms) if self._tick_ms else 0.0,
+                behind=tuple(sorted(self._clock.backoff)),
+            )
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return the numbers of `state`."""
+        return {k: float(v) for k, v in asdict(self.state()).items() if isinstance(v, int | float)}
+
+    def _show(self) -> None:
+        """Say in the catalog that this scheduler lives."""
+        settings, now = self._ground.settings, time.monotonic()
+        if self._shown_at is not None and now - self._shown_at < settings.scheduler_heartbeat_seconds:
+            return
+        self._shown_at = now
+        data = json.dumps({**asdict(self.state()), "warehouse": self._ground.catalog.shown_url})
+        try:
+            ttl = 3 * settings.scheduler_heartbeat_seconds
+            self._ground.catalog.show_scheduler(self._key, self._clock.started, ttl, data)
+        except HeadwaterError as error:
+            LOG.warning("scheduler not shown error=%s", error.message)

@@ -1,7 +1,8 @@
 """Units: what is refreshed by one worker in one commit.
 
 Three things put stream tables into one unit. A *group* must appear at once: a diamond, or one that users made. A *chain* may: each of
-its tables is read by the next one alone, which takes the change from memory before anything is committed. All others are on their own.
+its tables is read by the next one alone, which takes the change from memory before anything is committed. A *batch* holds quick
+refreshes that read the same changes: they share a commit, but not their failures. All others are on their own.
 
     units  =  strongly connected components of the graph in which each group is one node
 
@@ -10,11 +11,13 @@ A table between two members of a group waits for one and is waited for by the ot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from headwater.schedule.graph import Graph
+
+MOST_IN_BATCH = 16
 
 
 class UnitKind(Enum):
@@ -23,6 +26,7 @@ class UnitKind(Enum):
     SINGLE = "single"
     GROUP = "group"
     CHAIN = "chain"
+    BATCH = "batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +51,45 @@ def units_of(
     """
     wanted = set(nodes)
     order = [n for n in graph.order if n in wanted]
-    home = _contracted(order, groups)
-    edges = {
-        n: [home[s] for s in graph.sources[n] if s in wanted and home[s] != home[n]] for n in order
-    }  # of the members; those of a group are joined below
-    joined: dict[str, list[str]] = {}
-    for n in order:
-        joined.setdefault(home[n], []).extend(edges[n])
-    components = _components({h: tuple(dict.fromkeys(e)) for h, e in joined.items()})
-    members: dict[str, list[str]] = {}
-    place = {h: i for i, component in enumerate(components) for h in component}
-    for n in order:
-        members.setdefault(str(place[home[n]]), []).append(n)
-    found = [tuple(members[str(i)]) for i in range(len(components))]
+    found = components_of(graph, order, contracted(order, groups))
     return _fused(graph, found, wanted, set(fusible))
 
 
-def _contracted(order: Sequence[str], groups: Sequence[Sequence[str]]) -> dict[str, str]:
+def components_of(graph: Graph, order: Sequence[str], home: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Return the nodes of `order` in components, each after those that it reads; nodes with the same home are one node."""
+    wanted = set(order)
+    joined: dict[str, list[str]] = {}
+    for n in order:
+        joined.setdefault(home[n], []).extend(home[s] for s in graph.sources[n] if s in wanted and home[s] != home[n])
+    components = _components({h: tuple(dict.fromkeys(e)) for h, e in joined.items()})
+    members: list[list[str]] = [[] for _ in components]
+    place = {h: i for i, component in enumerate(components) for h in component}
+    for n in order:
+        members[place[home[n]]].append(n)
+    return [tuple(m) for m in members]
+
+
+def coalesced(units: Iterable[Unit], windows: Mapping[str, Hashable], capacity: int) -> tuple[Unit, ...]:
+    """Join single units that read the same changes; those that do have the same window. Who has none stays alone.
+
+    There are at least as many batches as workers, as far as there are units.
+    """
+    alike: dict[Hashable, list[str]] = {}
+    kept: list[Unit] = []
+    for unit in units:
+        if unit.kind is UnitKind.SINGLE and unit.members[0] in windows:
+            alike.setdefault(windows[unit.members[0]], []).append(unit.members[0])
+        else:
+            kept.append(unit)
+    size = max(1, min(MOST_IN_BATCH, -(-sum(map(len, alike.values())) // capacity)))
+    for members in alike.values():
+        for start in range(0, len(members), size):
+            part = tuple(members[start : start + size])
+            kept.append(Unit(UnitKind.BATCH if len(part) > 1 else UnitKind.SINGLE, part))
+    return tuple(kept)
+
+
+def contracted(order: Sequence[str], groups: Sequence[Sequence[str]]) -> dict[str, str]:
     """Return for each node the one that stands for its group; groups that share a member are one."""
     home = {n: n for n in order}
 

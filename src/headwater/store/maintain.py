@@ -70,25 +70,30 @@ class Maintenance:
 
     def after_change(self, table_ids: Iterable[str]) -> None:
         """Keep the tails of tables that just changed short, and export bases that changed. Never fails the change."""
-        changed = set(table_ids)
-        snapshot = self._ground.catalog.snapshot()
-        for table in snapshot.tables.values():
-            if table.id not in changed and table.parent_id not in changed:
-                continue
+        catalog = self._ground.catalog
+        snapshot = catalog.snapshot()
+        wanted = [i for t in table_ids if t in snapshot.tables for i in (t, *snapshot.parts.get(t, ()))]
+        if not wanted:
+            return
+        try:
+            manifests = catalog.manifests(wanted, snapshot.version)
+            pending = set(catalog.export_pending(wanted))
+        except HeadwaterError as error:
+            log.warning("tables not maintained error=%s", error.message)
+            return
+        for table in (snapshot.tables[i] for i in wanted):
             try:
-                self._maintained(snapshot, table)
+                self._maintained(table, manifests[table.id], is_exported=table.id not in pending)
             except BusyError:
                 continue  # somebody else is at it, or will be
             except Exception as error:
                 log.warning("table not maintained table=%s error=%s", table.name, error)
 
-    def _maintained(self, snapshot: Snapshot, table: Table) -> None:
-        catalog = self._ground.catalog
-        manifest = catalog.manifest(table.id, snapshot.version)
+    def _maintained(self, table: Table, manifest: Manifest, *, is_exported: bool) -> None:
         self._merge(table, manifest)
-        if self._should_fold(table, manifest):
-            self._fold(table.id)
-        if table.kind is not TableKind.AUX and table.id in catalog.export_pending():
+        if self._should_fold(table, manifest) and self._fold(table.id):
+            is_exported = False
+        if table.kind is not TableKind.AUX and not is_exported:
             self._export(table.id)
 
     def _should_fold(self, table: Table, manifest: Manifest) -> bool:
@@ -271,6 +276,9 @@ class Maintenance:
         for table_id in catalog.export_pending():
             if kinds.get(table_id, TableKind.AUX) is not TableKind.AUX:
                 exported += self._exported(table_id)
+        forgotten_before = now - settings.history_days * 86_400
+        catalog.forget_history(forgotten_before)
+        catalog.forget_events(forgotten_before)
         deleted, size = self._delete_files(keep_from, before)
         return VacuumReport(deleted, size, merged, forgotten, folded, self._discard_writes(), exported, keep_from)
 

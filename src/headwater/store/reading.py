@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import OrderedDict
+import time
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,6 +94,36 @@ class Changes:
         return self.worker.sql(self.sql)
 
 
+class ChangeReads:
+    """How often the changes of each table were read, and how long that took."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def of(self, table_id: str) -> Iterator[None]:
+        """Count one read of a table's changes."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._counts[table_id] += 1
+                self._seconds[table_id] += time.perf_counter() - began
+
+    def counts(self) -> dict[str, int]:
+        """Return how often each table's changes were read."""
+        with self._lock:
+            return dict(self._counts)
+
+    def milliseconds(self) -> dict[str, float]:
+        """Return how long reading the changes of each table took in all."""
+        with self._lock:
+            return {table_id: 1000.0 * s for table_id, s in self._seconds.items()}
+
+
 class Reader:
     """Turns manifests into queries over a worker's views. Texts nest, so that only the whole has to be analysed."""
 
@@ -107,12 +139,14 @@ class Reader:
         self._foreseen: dict[str, pa.Table] = {}
         self._files: OrderedDict[str, pa.Table] = OrderedDict()
         self._lock = threading.Lock()
+        self.change_reads = ChangeReads()
 
     # changes ----------------------------------------------------------------------------------------------------------------
 
     def changes(self, worker: Worker, source: Source, after: int, upto: int, fields: Sequence[Field]) -> Changes:
         """Return the change rows of the versions in (after, upto]."""
-        return self._signed(worker, source, source.batches(after, upto), after, upto, fields, flip=False)
+        with self.change_reads.of(source.table.id):
+            return self._signed(worker, source, source.batches(after, upto), after, upto, fields, flip=False)
 
     def few_changes(self, source: Source, after: int, upto: int, fields: Sequence[Field]) -> pa.Table | None:
         """Return the change rows of the versions in (after, upto] if they are few: `fields` and the change columns."""
@@ -120,7 +154,8 @@ class Reader:
         count = sum(b.inserts + b.deletes for b in batches)
         if count > min(self.driver_rows, _CHANGES_AT_HAND) or any(has_variant(f.type) for f in fields):
             return None
-        return self.arrow(batches, source, (), after, upto, (*fields, *CHANGE_FIELDS))
+        with self.change_reads.of(source.table.id):
+            return self.arrow(batches, source, (), after, upto, (*fields, *CHANGE_FIELDS))
 
     def change_values(self, source: Source, after: int, upto: int, fields: Sequence[Field]) -> pa.Table:
         """Return columns of the change rows of the versions in (after, upto], read without Spark."""

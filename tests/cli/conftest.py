@@ -1,0 +1,43 @@
+"""A small warehouse, and commands run in this process."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.cli.shops import SETUP, Run
+from typer.testing import CliRunner, Result
+
+from headwater.cli.app import app
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in this process."""
+    monkeypatch.delenv("HEADWATER_WAREHOUSE", raising=False)
+
+    def invoke(*arguments: str, text: str | None = None) -> Result:
+        return CliRunner().invoke(app, [str(a) for a in arguments], input=text)
+
+    return invoke
+
+
+@pytest.fixture(scope="session")
+def original(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
+    """A warehouse with one table and two stream tables."""
+    path = tmp_path_factory.mktemp("cli") / "shop"
+    assert CliRunner().invoke(app, ["init", str(path)]).exit_code == 0
+    made = CliRunner().invoke(app, ["sql", "-w", str(path), "-f", "-"], input=SETUP)
+    assert made.exit_code == 0, made.output
+    return path
+
+
+@pytest.fixture
+def shop(original: Path, tmp_path: Path) -> str:
+    """A copy of it for one test."""
+    return str(shutil.copytree(original, tmp_path / "shop"))
