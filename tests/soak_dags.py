@@ -61,7 +61,7 @@ import headwater as hw
 from headwater.catalog.failures import CommitUnknownError
 from headwater.catalog.tables import leases
 from headwater.engine.session import start_session
-from headwater.errors import BusyError, HeadwaterError
+from headwater.errors import BusyError, HeadwaterError, StatementError
 from headwater.model.commit import Commit, MoveFrontier
 from headwater.model.control import EVERYTHING, Blown, Drain, Gate, Pause, Skipped
 from headwater.model.options import Consistency
@@ -255,7 +255,8 @@ class Life:
             expected = RefreshAction.FULL if self._node[r.name].mode == "FULL" else RefreshAction.DIFFERENTIAL
             require(r.action is expected, f"{r.name} was refreshed {r.action.value}: {r.reason}")
             self.tally.actions[r.action.value] += 1
-            self.tally.changed[r.name] += bool(r.rows_inserted or r.rows_deleted)
+            if r.rows_inserted or r.rows_deleted:
+                self.tally.changed[r.name] += 1
         self.tally.failed.update(text.splitlines()[0].split(":")[0][:40] for _, text in report.failed)
         self.tally.skipped.update(reason.split(":")[0].split(" in ")[0][:40] for _, reason in report.skipped)
 
@@ -325,15 +326,22 @@ class Life:
                 self._by_hand(lambda: wh.refresh(names[0]))
             case Verb.RESET_FUSES:
                 for name in self._tables_with(Blown):
-                    action = "apply" if value == "skip_changes" and name in self._upstream_of_money() else value
-                    if action == "skip_changes":
-                        self._skipped.add(name)
-                    if any(name in g for g in self._groups): wh.refresh(name)  # WORKAROUND
-                    self._by_hand(lambda name=name, action=action: wh.reset_fuse(name, action))
+                    self._reset_fuse(name, value)
             case Verb.RESUME_SUSPENDED:
                 self._resume_suspended()
             case _:
                 assert_never(control.verb)
+
+    def _reset_fuse(self, name: str, action: str) -> None:
+        """Reset a fuse; leave nothing out of what money depends on, or of a group, which refuses that."""
+        if action == "skip_changes" and name not in self._upstream_of_money():
+            try:
+                self.wh.reset_fuse(name, action)
+                self._skipped.add(name)
+                return
+            except StatementError:
+                require(any(name in g for g in self._groups), f"{name} is in no group")
+        self._by_hand(lambda: self.wh.reset_fuse(name, action if action != "skip_changes" else "apply"))
 
     def _by_hand(self, work: Callable[[], object]) -> None:
         """Refresh by hand; a row on which a query fails is nobody's fault."""
@@ -472,7 +480,6 @@ class Life:
                 wh.alter_stream_table(snapshot.tables[table_id].name, tier="hot", schedule="1s")
         for _ in range(20):
             for name in self._tables_with(Blown):
-                wh.refresh(name)  # WORKAROUND
                 wh.reset_fuse(name, "apply")
             self._resume_suspended()
             for name in self._tables_with(Skipped):

@@ -216,6 +216,7 @@ class Schedules:
     _waits: dict[str, Wait] = field(default_factory=dict)
     _intervals: dict[str, float] = field(default_factory=dict)
     _last: float = 0.0
+    _was_free: bool = False
 
     def look(self) -> None:
         """Take notice of who waits now."""
@@ -226,8 +227,9 @@ class Schedules:
         self.crowded += not is_free
         if not self._intervals:
             self._intervals = intervals_of(snapshot, self.wh.settings.default_schedule_seconds)
-        passed = now - self._last if self._last else 0.0
-        self._last = now
+        # A worker was free if it was at both looks; a look that came late says little of the time before.
+        free = min(now - self._last, 2 * LOOK_SECONDS) if is_free and self._was_free else 0.0
+        self._last, self._was_free = now, is_free
         for table_id, stream in snapshot.streams.items():
             if not pending_sources(snapshot, stream):
                 self._waits.pop(table_id, None)
@@ -239,7 +241,7 @@ class Schedules:
             due = max(wait.since, (stream.refreshed_at or 0.0) + interval)
             if now <= due:
                 continue
-            wait.free += min(passed, now - due) if is_free else 0.0
+            wait.free += min(free, now - due)
             if now - due > PATIENCE * interval + GRACE_SECONDS:
                 self._note(snapshot, table_id, wait, now - due)
 
@@ -289,6 +291,7 @@ def memory_now(wh: hw.Warehouse, at: float) -> Memory:
     jvm = wh.spark._jvm
     gc.collect()
     jvm.java.lang.System.gc()
+    time.sleep(0.3)  # what is free goes back a moment later
     runtime = jvm.java.lang.Runtime.getRuntime()
     heap = (runtime.totalMemory() - runtime.freeMemory()) / (1 << 20)
     pid = jvm.java.lang.ProcessHandle.current().pid()

@@ -55,7 +55,7 @@ from headwater.refresh.streams import StreamRequest, create_stream
 from headwater.refresh.verify import Verification, verified
 from headwater.refresh.when_full import full_notices, require_incremental, when_full_of
 from headwater.schedule.schedules import schedule_of
-from headwater.schedule.stream_options import plain_options, stream_options
+from headwater.schedule.stream_options import plain_options, require_known, stream_options
 from headwater.schedule.telling import Teller
 from headwater.settings import FloatMode, Settings
 from headwater.source import statements as st
@@ -359,6 +359,7 @@ class Warehouse(Operations, Diagnostics):
 
         A query that means something else, or a change to or from FULL, builds the table anew.
         """
+        require_known(options)
         snapshot = self.snapshot()
         table, stream = self._stream(snapshot, name)
         mode = stream.mode if refresh_mode is None else _mode(refresh_mode)

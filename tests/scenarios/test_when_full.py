@@ -16,7 +16,7 @@ import headwater as hw
 from headwater.catalog import Options
 from headwater.catalog.migrate import Migrations
 from headwater.catalog.opening import create_catalog
-from headwater.errors import EvaluationError, FullRefusedError, NotIncrementalError, SettingError, StatementError
+from headwater.errors import EvaluationError, FullRefusedError, NotIncrementalError, SettingError, StatementError, brief
 from headwater.model.tables import RefreshAction
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def test_a_query_that_is_not_incremental_is_refreshed_as_the_table_says(wh: Any,
     assert "full=True" in (error.hint or "")
     assert "ALTER STREAM TABLE `s` SET (when_full = 'warn')" in (error.hint or "")
     assert wh.table("s").toArrow() == contents
-    assert (wh.version, one(wh, "s").frontier, one(wh, "s").last_error) == (version, status.frontier, error.message)
+    assert (wh.version, one(wh, "s").frontier, one(wh, "s").last_error) == (version, status.frontier, brief(error))
     assert [(r.status, r.error) for r in wh.history("s", 1)] == [("FAILED", str(error))]
     with pytest.raises(FullRefusedError):
         wh.sql("REFRESH STREAM TABLE s")

@@ -54,7 +54,8 @@ class Story:
         self, query: str, name: str = "result", mode: Literal["DIFFERENTIAL", "FULL"] = "DIFFERENTIAL"
     ) -> Stream:
         """Define a stream table that must be maintained from changes, or always in full, and check its first contents."""
-        self.wh.create_stream_table(name, query, refresh_mode=mode)
+        # Each table is refreshed by itself, so that every rule is seen at work.
+        self.wh.create_stream_table(name, query, refresh_mode=mode, diamond_consistency="none")
         stream = Stream(self, name, query, RefreshAction[mode])
         self._streams.append(stream)
         stream.check()

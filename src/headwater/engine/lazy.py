@@ -37,13 +37,13 @@ class Engine:
             return self._spark
 
     @contextmanager
-    def worker(self) -> Iterator[Worker]:
-        """Lend a worker."""
+    def worker(self, task: str = "") -> Iterator[Worker]:
+        """Lend a worker; one that did this task before, if there is one."""
         with self._lock:
             if self._pool is None:
                 self._pool = WorkerPool(self.spark, self._settings.template_cache_max_entries)
             pool = self._pool
-        with pool.worker() as worker:
+        with pool.worker(task) as worker:
             yield worker
 
     @contextmanager

@@ -132,7 +132,7 @@ def session_config(settings: Settings, scratch: Path, *, cores: int | None = Non
         "spark.sql.ui.retainedExecutions": "50",
         # A small refresh must not stand in line behind the tasks of a large one.
         "spark.scheduler.mode": "FAIR",
-        "spark.scheduler.allocation.file": _pools(scratch).as_uri(),
+        "spark.scheduler.allocation.file": f"file://{_pools(scratch)}",  # not a URI: Spark decodes nothing
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         "spark.sql.catalogImplementation": "in-memory",

@@ -150,6 +150,7 @@ class Worker:
     def __init__(self, session: SparkSession, kept_plans: int = 256) -> None:
         self.session = session
         self._kept_plans = kept_plans
+        self.tasks: set[str] = set()
         self._names = itertools.count()
         self._views: list[str] = []
         self._persisted: list[Frame] = []
@@ -406,12 +407,15 @@ class WorkerPool:
         self._lock = threading.Lock()
 
     @contextmanager
-    def worker(self) -> Iterator[Worker]:
-        """Lend a worker; its views are dropped afterwards."""
+    def worker(self, task: str = "") -> Iterator[Worker]:
+        """Lend a worker; its views are dropped afterwards. One that did the same task before has its plans still."""
         with self._lock:
-            worker = self._free.pop() if self._free else None
+            known = [i for i, w in enumerate(self._free) if task and task in w.tasks]
+            worker = self._free.pop(known[-1] if known else -1) if self._free else None
         if worker is None:
             worker = Worker(self._spark.newSession(), self._kept_plans)
+        if task:
+            worker.tasks.add(task)
         try:
             yield worker
         finally:

@@ -35,7 +35,7 @@ class Computer:
     def computed(self, scene: Scene, stream: StreamTable, definition: Definition, action: RefreshAction) -> Outcome:
         """Return what the stream table and its state have to change to stand for the moment of the scene."""
         pool = SMALL_POOL if action is RefreshAction.DIFFERENTIAL else FULL_POOL
-        with self._ground.engine.worker() as worker, worker.in_pool(pool):
+        with self._ground.engine.worker(stream.table_id) as worker, worker.in_pool(pool):
             worker.configure(definition.meaning)
             if action is not RefreshAction.DIFFERENTIAL:
                 return self.whole(worker, scene, stream, definition)

@@ -120,6 +120,9 @@ class Scheduler:
         self._changed = threading.Condition(threading.RLock())
         self._signals = 0
         self._stop = threading.Event()
+        self._runs_in: threading.Thread | None = None
+        self._run_over = threading.Event()
+        self._run_over.set()
         self._thread: threading.Thread | None = None
         self._shown_at: float | None = None
         self._counts = {"ticks": 0, "refreshes": 0, "failures": 0}
@@ -163,6 +166,8 @@ class Scheduler:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
             self._thread = None
+        if self._runs_in is not threading.current_thread():
+            self._run_over.wait()
         with self._changed:
             self._changed.wait_for(lambda: not self._running)
             if self._is_closed:
@@ -204,6 +209,15 @@ class Scheduler:
 
     def run(self, seen: Callable[[TickReport], None] | None = None) -> None:
         """Tick until `stop`. `seen` is told of every tick that had something to do, when it is over."""
+        self._runs_in = threading.current_thread()
+        self._run_over.clear()
+        try:
+            self._run(seen)
+        finally:
+            self._runs_in = None
+            self._run_over.set()
+
+    def _run(self, seen: Callable[[TickReport], None] | None) -> None:
         self._show()
         while not self._stop.is_set():
             with self._changed:
@@ -228,12 +242,13 @@ class Scheduler:
         interval = self._ground.settings.scheduler_interval_seconds
         if self._following is not None:
             interval = min(interval, max(0.0, self._following - now))
-        self._await(signals, interval)
+        if not self._stop.is_set():
+            self._await(signals, interval)
 
     def _await(self, signals: int, seconds: float | None = None) -> None:
-        """Wait until there was one more signal than that."""
+        """Wait until there was one more signal than that; the end of a unit is one, and so is `stop`."""
         with self._changed:
-            self._changed.wait_for(lambda: self._signals != signals or self._stop.is_set(), seconds)
+            self._changed.wait_for(lambda: self._signals != signals, seconds)
 
     def _wake(self) -> None:
         with self._changed:

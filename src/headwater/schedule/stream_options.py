@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from difflib import get_close_matches
 from enum import Enum
@@ -25,22 +25,28 @@ NAMES = ("tier", "sla", "timeout", "fuse_mode", "fuse_ceiling", "fuse_sensitivit
 
 def stream_options(before: StreamOptions, given: Mapping[str, Any]) -> StreamOptions:
     """Return options with those replaced that are given; what is no option, or has no such value, is refused."""
+    require_known(given)
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name in _WORDS:
             values[name] = _word(name, value)
         elif name in _COUNTS:
             values[name] = _count(name, value)
-        elif name in _DURATIONS:
-            values[_DURATIONS[name]] = None if _is_none(value) else seconds_of(str(value))
         else:
-            near = get_close_matches(name, NAMES, n=1)
-            hint = f"Did you mean {near[0]}?" if near else f"The options are when_full, {', '.join(NAMES)}."
-            raise StatementError(f"unknown option {name!r}", hint=hint)
+            values[_DURATIONS[name]] = None if _is_none(value) else seconds_of(str(value))
     made = options_with(before, values)
     if made.fuse_mode is FuseMode.ON and not made.fuse_ceiling:
         raise StatementError("a fuse that is on needs a ceiling", hint="Give fuse_ceiling, or fuse_mode 'auto'.")
     return made
+
+
+def require_known(given: Iterable[str]) -> None:
+    """Refuse names that are no options."""
+    for name in given:
+        if name not in NAMES:
+            near = get_close_matches(name, NAMES, n=1)
+            hint = f"Did you mean {near[0]}? " if near else ""
+            raise StatementError(f"unknown option {name!r}", hint=f"{hint}The options are when_full, {', '.join(NAMES)}.")
 
 
 def plain_options(options: StreamOptions) -> dict[str, Any]:
