@@ -166,7 +166,7 @@ class TestRepair:
         assert self.after(USER, {"b": VERSION + 1}) is None
 
     def test_a_change_beside_it_does_not(self) -> None:
-        assert self.after(USER, {"d": VERSION + 1, "c": VERSION + 1}) is not None
+        assert self.after(USER, {"d": VERSION + 1, "b": VERSION}) is not None
 
     def test_those_below_wait_as_long(self) -> None:
         assert kinds(noting(noted("b", failed(USER, -1)))) == {"b": BlockKind.FAILED, "c": BlockKind.ABOVE}

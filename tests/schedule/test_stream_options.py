@@ -134,7 +134,8 @@ class TestNames:
     def test_an_unknown_one_is_refused_with_the_nearest(self, name: str, hint: str | None) -> None:
         error = refusal(**{name: "hot"})
         assert error.message == f"unknown option {name!r}"
-        assert hint is None or error.hint == hint
+        assert error.hint is not None
+        assert hint is None or error.hint.startswith(hint)
 
     def test_without_a_near_one_all_are_named(self) -> None:
         assert refusal(zzz=1).hint == f"The options are when_full, {', '.join(NAMES)}."

@@ -6,7 +6,6 @@ Exit codes: 0 done; 1 an error of the user's, a table that is not equal to its q
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -41,6 +40,8 @@ def root(
 ) -> None:
     """Stream tables for Apache Spark: query results that stay fresh by computing only what changed."""
     if show_version:
+        from importlib.metadata import version
+
         installed = version("headwater")
         output_for(as_json=as_json).message(f"headwater {installed}", {"version": installed})
         raise typer.Exit(Exit.OK)

@@ -8,7 +8,7 @@ lock goes with its process, however that ends: a socket found under a free lock 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import os
 import socket
 import struct
@@ -44,7 +44,11 @@ class Listener:
 
 
 def listening(directory: Path) -> Listener | None:
-    """Make the socket of a warehouse; None if another process owns it."""
+    """Make the socket of a warehouse; None if another process owns it. Raises OSError where there can be none."""
+    if not hasattr(socket, "AF_UNIX"):
+        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+    import fcntl  # of the systems that have Unix sockets
+
     lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -69,7 +73,7 @@ def listening(directory: Path) -> Listener | None:
 
 def connected(directory: Path) -> socket.socket | None:
     """Return a connection to the service of a warehouse; None if none answers, or it is another user's."""
-    path = _found_path(directory)
+    path = _found_path(directory) if hasattr(socket, "AF_UNIX") else None
     if path is None:
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
