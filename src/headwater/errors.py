@@ -78,6 +78,12 @@ class ClosedError(HeadwaterError):
     code = "HW106"
 
 
+class ServiceLostError(HeadwaterError):
+    """The service of the warehouse ended while it worked for a client."""
+
+    code = "HW111"
+
+
 class SettingError(HeadwaterError):
     """A setting is unknown or has an impossible value."""
 
@@ -192,9 +198,15 @@ class CheckFailedError(HeadwaterError):
 
 
 class CancelledError(HeadwaterError):
-    """A refresh was cancelled, by its timeout or by somebody; nothing was committed."""
+    """A refresh was cancelled; nothing was committed."""
 
     code = "HW505"
+
+
+class TimedOutError(CancelledError):
+    """A refresh was cancelled because it took longer than it may."""
+
+    code = "HW507"
 
 
 class PausedError(HeadwaterError):

@@ -7,6 +7,7 @@ does not exist is an error, and then nothing is written.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +33,7 @@ from headwater.model.control import (
 from headwater.model.events import Event, EventKind
 from headwater.model.options import StreamOptions, options_with
 from headwater.model.reports import FuseStatus, GateStatus, GroupStatus, PauseReport, WatermarkStatus
-from headwater.model.tables import ACTIVE, SUSPENDED, RefreshAction, StreamTable, Table, TableKind
+from headwater.model.tables import SUSPENDED, RefreshAction, StreamTable, Table, TableKind
 from headwater.refresh.cycle import LEASES, Refresher, RefreshReport, lease_name
 from headwater.schedule.graph import Graph, empty_graph, rebuilt
 from headwater.schedule.groups import Group, groups_of
@@ -180,13 +181,13 @@ class Operations(ABC):
         snapshot = self.snapshot()
         table, stream = self._stream(snapshot, name)
         was_suspended = stream.status == SUSPENDED
-        if was_suspended:
-            self._catalog.set_stream_status(table.id, ACTIVE, None)
-            self._teller.tell(EventKind.RESUMED, self._catalog.now(), table.name)
-            self._teller.keep()
         had_trouble = snapshot.notes.get(Trouble, table.id) is not None
         if had_trouble:
             self._catalog.note([withdrawn(Trouble, table.id)])
+        if was_suspended:
+            self._catalog.resume_stream(table.id)
+            self._teller.tell(EventKind.RESUMED, self._catalog.now(), table.name)
+            self._teller.keep()
         return was_suspended or had_trouble
 
     def fuse_status(self) -> list[FuseStatus]:
@@ -251,11 +252,12 @@ class Operations(ABC):
             raise WrongKindError(f'stream table "{table.name}" is not populated yet', hint="Refresh it first.")
         lease = self._lease(table)
         with self._catalog.keep_leases([lease], self._ground.settings.lease_seconds):
-            move = MoveFrontier(table.id, stream.frontier, snapshot.version)
-            self._catalog.commit(Commit((move,), leases=(lease,)))
             before = snapshot.notes.get(Skipped, table.id)
             after = stream.frontier if before is None else before.after
+            # Said before it is done: a difference that nobody knows of would be worse than one that is not there.
             self._catalog.note([noted(table.id, Skipped(self._catalog.now(), after, snapshot.version))])
+            move = MoveFrontier(table.id, stream.frontier, snapshot.version)
+            self._catalog.commit(Commit((move,), leases=(lease,)))
 
     def _lease(self, table: Table) -> LeaseToken:
         settings = self._ground.settings
@@ -299,6 +301,8 @@ class Operations(ABC):
         snapshot = self.snapshot()
         table = self._source(snapshot, source)
         before = snapshot.notes.get(Watermark, table.id)
+        if not math.isfinite(value):
+            raise StatementError(f"a watermark cannot be {value}", hint="Give a moment in epoch seconds.")
         if before is not None and value < before.value:
             raise StatementError(
                 f'the watermark of "{table.name}" cannot go back',
@@ -314,7 +318,7 @@ class Operations(ABC):
         ids = tuple(dict.fromkeys(self._source(snapshot, s).id for s in sources))
         if len(ids) < 2:
             raise StatementError(f'watermark group "{name}" needs two sources or more')
-        if tolerance_seconds < 0:
+        if not (math.isfinite(tolerance_seconds) and tolerance_seconds >= 0):
             raise StatementError(
                 f"a tolerance of {tolerance_seconds:g} s makes no sense", hint="Give 0 or more seconds."
             )
@@ -386,8 +390,13 @@ class Operations(ABC):
 
     def _groups(self, snapshot: Snapshot) -> tuple[Group, ...]:
         """Return the groups that are committed together."""
-        self._graph = rebuilt(self._graph, {n: snapshot.sources.get(n, ()) for n in snapshot.streams})
-        return groups_of(self._graph, snapshot)
+        return groups_of(self._graph_of_streams(snapshot), snapshot)
+
+    def _graph_of_streams(self, snapshot: Snapshot) -> Graph:
+        """Return the graph of a snapshot; what is known of an older one is used again."""
+        graph = rebuilt(self._graph, {n: snapshot.sources.get(n, ()) for n in snapshot.streams})
+        self._graph = graph
+        return graph
 
     def _with_group(self, snapshot: Snapshot, table_id: str) -> tuple[str, ...]:
         """Return the stream tables that have to be refreshed with one, itself included, sources first."""
@@ -399,7 +408,7 @@ class Operations(ABC):
     def _units(self, snapshot: Snapshot) -> list[tuple[str, ...]]:
         """Return all stream tables, those together that are committed together, sources first."""
         groups = [g.members for g in self._groups(snapshot)]
-        return [u.members for u in units_of(self._graph, snapshot.streams, groups)]
+        return [u.members for u in units_of(self._graph_of_streams(snapshot), snapshot.streams, groups)]
 
     def _brought_together(self, table_ids: Iterable[str]) -> None:
         """Bring the groups of stream tables to one moment, where they are not yet."""

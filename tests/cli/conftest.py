@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,12 @@ import pytest
 from tests.cli.shops import SETUP, Run
 from typer.testing import CliRunner, Result
 
+import headwater as hw
+from headwater.cli import client
 from headwater.cli.app import app
+from headwater.cli.service import Service
+from headwater.cli.sockets import listening
+from headwater.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,3 +47,17 @@ def original(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> P
 def shop(original: Path, tmp_path: Path) -> str:
     """A copy of it for one test."""
     return str(shutil.copytree(original, tmp_path / "shop"))
+
+
+@pytest.fixture
+def served(shop: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warehouse]:
+    """A warehouse with a service. Commands of this test cannot open it themselves."""
+    warehouse = hw.connect(shop, create=False)
+    listener = listening(Path(shop))
+    assert listener is not None
+    running = Service(warehouse, "w", listener)
+    monkeypatch.setattr(client, "opened", lambda *_: pytest.fail("the command did the work itself"))
+    yield warehouse
+    running.close()
+    assert running.drain(10)
+    warehouse.close()

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,3 +39,17 @@ def run_process(*arguments: str, cwd: Path, **environ: str) -> subprocess.Comple
     """Run a command in a process of its own."""
     command = [HEADWATER, *arguments]
     return subprocess.run(command, cwd=cwd, env=environment(**environ), capture_output=True, text=True, timeout=240)
+
+
+ENDLESS = "SELECT count(*) AS n FROM range(0, 10000000000000, 1, 1) WHERE hash(id) = 1"
+"""A query that takes a day on one core, and leaves the others to those who test."""
+
+
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+    """Wait for a condition, and say whether it came about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True

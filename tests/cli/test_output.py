@@ -9,7 +9,7 @@ from enum import Enum
 
 import pytest
 
-from headwater.cli.cells import Column, Shown, cell, json_text
+from headwater.cli.cells import Column, Shown, cell, duration_text, json_text
 from headwater.cli.output import JsonOutput, TextOutput, output_for
 from headwater.errors import SettingError, UnknownTableError
 
@@ -63,6 +63,36 @@ def test_cells(value: object, shown: Shown, text: str) -> None:
     assert cell(value, shown).plain == text
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.04, "0.0s"),
+        (0.4, "0.4s"),
+        (3.9, "3s"),
+        (59.9, "59s"),
+        (60, "1m"),
+        (150, "2m"),
+        (3900, "1h05m"),
+        (183_600, "2d03h"),
+    ],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
+
+
+def test_no_time_at_all_is_not_shown() -> None:
+    assert cell(0.0, Shown.DURATION).plain == ""
+    assert cell(90.0, Shown.DURATION).plain == "1m"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_is_said_aside_is_on_standard_error(capsys: pytest.CaptureFixture[str], as_json: bool) -> None:
+    output_for(as_json=as_json).aside("by the way")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == ('{"note": "by the way"}\n' if as_json else "by the way\n")
+
+
 def test_json_records_are_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     output_for(as_json=True).records(COLUMNS, [{"name": "a", "rows": 1, "other": 2}], empty="none")
     captured = capsys.readouterr()
@@ -114,6 +144,7 @@ def test_an_error_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_without_a_terminal_a_board_prints_a_line_per_change(capsys: pytest.CaptureFixture[str]) -> None:
     with output_for(as_json=False).board(COLUMNS) as board:
         board.update([], {"name": "sales", "rows": 3, "ms": 1.5}, "caption")
+        board.show([{"name": "sales"}], "nothing new")
     assert capsys.readouterr().out == "table sales  rows 3  ms 1.5\n"
 
 

@@ -58,7 +58,7 @@ def test_every_task_is_tested() -> None:
 
 
 def test_a_greeting_arrives_as_it_was_sent() -> None:
-    greeting = Greeting("CET", "w1", {"when_full": "warn", "tail_max_files": 16})
+    greeting = Greeting("CET", "/here", "w1", {"when_full": "warn", "tail_max_files": 16})
     assert greeting_of(through_json(greeting_value(greeting))) == greeting
 
 

@@ -11,7 +11,7 @@ from tests.schedule.running import MAKES, Time, names, scheduler
 
 import headwater as hw
 from headwater.model.events import EventKind
-from headwater.model.tables import SUSPENDED, RefreshAction
+from headwater.model.tables import REREAD, SUSPENDED, RefreshAction
 from headwater.schedule.scheduler import Scheduler
 from headwater.schedule.workers import Crew, Inline, Pool, Spawned, Workers
 from headwater.warehouse import Warehouse
@@ -328,6 +328,53 @@ def test_a_stuck_refresh_is_cancelled_at_its_timeout(wh: Warehouse, make: Callab
         time.now += 100
         assert "slow" in names(s.tick())
     assert wh.verify("slow").equal
+
+
+def test_refresh_timeout_seconds_is_the_timeout_of_all(wh: Warehouse, spark: SparkSession) -> None:
+    slow = "SELECT t.id, count(a.id) AS n FROM t CROSS JOIN r a CROSS JOIN r b CROSS JOIN r c WHERE a.id + b.id + c.id > t.v"
+    wh.sql("CREATE TABLE r (id INT PRIMARY KEY)")
+    wh.create_stream_table("slow", f"{slow} GROUP BY t.id", schedule="1s")
+    settings = {"refresh_timeout_seconds": 1.5}
+    with hw.connect(wh._ground.layout.location, spark=spark, settings=settings) as other, scheduler(other, Time()) as s:
+        other.sql("INSERT INTO r SELECT id FROM range(3000)")
+        assert "longer than 1.5 s" in dict(s.tick().failed)["slow"]
+
+
+def test_being_stopped_is_no_failure(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scheduler(wh, Time()) as s:
+        real = wh._refresher.computer.computed
+
+        def stopped(*args: Any) -> Any:
+            s.cancel("the process ends")
+            return real(*args)
+
+        monkeypatch.setattr(wh._refresher.computer, "computed", stopped)
+        insert(wh, 3)
+        assert {n for n, _ in s.tick().failed} == {"sums", "counts"}
+        assert [x.status for x in wh.status() if x.kind == "stream"] == ["ACTIVE", "ACTIVE"]
+        monkeypatch.setattr(wh._refresher.computer, "computed", real)
+        s._now.now += 2  # type: ignore[attr-defined]
+        assert sorted(names(s.tick())) == ["counts", "sums"]
+
+
+def test_what_must_be_read_anew_is_not_forgotten_over_failures(wh: Warehouse) -> None:
+    wh.create_stream_table("inverse", "SELECT id, 10 DIV v AS q FROM t", schedule="1s")
+    inverse = wh.lookup(wh.snapshot(), "inverse").id
+    wh._catalog.set_stream_status(inverse, REREAD, "its changes were given up")
+    time = Time()
+    with scheduler(wh, time) as s:
+        for turn in range(4):
+            wh.sql(f"INSERT INTO t VALUES ({turn + 3}, 0, 0)")
+            time.now += 100
+            assert "inverse" in {n for n, _ in s.tick().failed}
+        assert wh.snapshot().streams[inverse].status == REREAD
+        wh.sql("UPDATE t SET v = 5 WHERE v = 0")
+        wh.resume_stream_table("inverse")
+        time.now += 100
+        report = s.tick()
+        assert {r.name: r.action for r in report.refreshed}["inverse"] is RefreshAction.FULL
+    assert wh.verify("inverse").equal
+    assert wh.snapshot().streams[inverse].status == "ACTIVE"
 
 
 # sharing --------------------------------------------------------------------------------------------------------------------

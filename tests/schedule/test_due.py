@@ -47,6 +47,13 @@ def seconds_until_due(snapshot: Snapshot, clock: Clock | None = None, **settings
     return at - NOW
 
 
+def waiting(nodes: str = "a", **values: Any) -> Clock:
+    """Return the clock of a scheduler that began before `NOW` and has seen since then that these have something to do."""
+    clock = Clock(NOW - 50, **values)
+    clock.note_waiting(nodes, NOW)
+    return clock
+
+
 def moment(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
@@ -158,9 +165,8 @@ class TestJitter:
 class TestPromises:
     """A refresh has to begin so early that four fifths of the promised time are left for waiting and working together."""
 
-    def promised(self, sla: float, waiting: bool = True, **values: Any) -> tuple[Snapshot, Clock]:
-        clock = Clock(NOW - 50, waiting_since={"a": NOW} if waiting else {})
-        return one(schedule="1h", sla_seconds=sla, **values), clock
+    def promised(self, sla: float, **values: Any) -> tuple[Snapshot, Clock]:
+        return one(schedule="1h", sla_seconds=sla, **values), waiting()
 
     def test_it_is_due_before_four_fifths_are_over(self) -> None:
         assert seconds_until_due(*self.promised(30.0)) == 24
@@ -177,23 +183,23 @@ class TestPromises:
         assert seconds_until_due(one(schedule="1h"), clock) == 3600
 
     def test_without_a_change_that_waits_the_schedule_counts(self) -> None:
-        assert seconds_until_due(*self.promised(30.0, waiting=False)) == 3600
+        assert seconds_until_due(one(schedule="1h", sla_seconds=30.0), waiting("")) == 3600
 
     def test_a_shorter_schedule_comes_first(self) -> None:
-        clock = Clock(NOW, waiting_since={"a": NOW})
+        clock = waiting()
         assert seconds_until_due(one(schedule="5s", sla_seconds=30.0), clock) == 5
 
     def test_it_comes_before_tier_back_off_and_jitter(self) -> None:
-        clock = Clock(NOW, waiting_since={"a": NOW}, backoff={"a": 8.0})
+        clock = waiting(backoff={"a": 8.0})
         late = one(tier=COLD, sla_seconds=30.0)
         assert seconds_until_due(late, clock, schedule_jitter=0.5) == 24
 
     def test_it_comes_before_cron(self) -> None:
-        clock = Clock(NOW, waiting_since={"a": NOW})
+        clock = waiting()
         assert seconds_until_due(one(schedule="@yearly", sla_seconds=30.0), clock) == 24
 
     def test_a_calculated_table_may_promise_more_than_its_reader(self) -> None:
-        clock = Clock(NOW, waiting_since={"a": NOW})
+        clock = waiting()
         read = snapshot_of(
             {"a": "t", "b": "a"},
             {"a": {"schedule": None, "sla_seconds": 30.0}, "b": {"schedule": "1h", "refreshed_at": NOW}},
@@ -203,7 +209,7 @@ class TestPromises:
 
     def test_a_reader_that_promises_brings_what_it_reads(self) -> None:
         """The change waits for the reader, too, though it is further up."""
-        clock = Clock(NOW, waiting_since={"a": NOW, "b": NOW})
+        clock = waiting("ab")
         read = snapshot_of(
             {"a": "t", "b": "a"},
             {"a": {"schedule": None}, "b": {"schedule": "1h", "refreshed_at": NOW, "sla_seconds": 30.0}},
@@ -212,7 +218,7 @@ class TestPromises:
         assert due(read, NOW + 24, clock).now == {"a", "b"}
 
     def test_manual_stays_manual(self) -> None:
-        clock = Clock(NOW, waiting_since={"a": NOW})
+        clock = waiting()
         assert due(one(schedule="manual", sla_seconds=1.0), NOW + 1e6, clock) == Due(frozenset(), None)
 
 
@@ -242,9 +248,18 @@ class TestCalculated:
         assert due(chain, NOW + 9).now == frozenset()
         assert due(chain, NOW + 10).now == {"a", "b", "c"}
 
-    def test_its_own_last_refresh_does_not_matter(self) -> None:
+    def test_for_a_reader_that_is_held_back_it_keeps_that_ones_pace(self) -> None:
         read = snapshot_of(
-            {"a": "t", "b": "a"}, {"a": {"schedule": None, "refreshed_at": NOW + 9.9}, "b": {"refreshed_at": NOW}}
+            {"a": "t", "b": "a"}, {"a": {"schedule": None, "refreshed_at": NOW + 10}, "b": {"refreshed_at": NOW}}
+        )
+        assert due(read, NOW + 11).now == {
+            "b"
+        }  # due, but not begun: otherwise it would have been refreshed after what it reads
+        assert due(read, NOW + 20).now == {"a", "b"}
+
+    def test_its_own_last_refresh_does_not_matter_if_its_reader_was_refreshed_since(self) -> None:
+        read = snapshot_of(
+            {"a": "t", "b": "a"}, {"a": {"schedule": None, "refreshed_at": NOW}, "b": {"refreshed_at": NOW}}
         )
         assert due(read, NOW + 10).now == {"a", "b"}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from headwater.errors import EvaluationError
+from headwater.errors import BusyError, EvaluationError
 from headwater.model.tables import RefreshAction
 from headwater.refresh.cycle import RefreshReport
 from headwater.refresh.moment import Moment
@@ -215,6 +215,15 @@ class TestFailures:
         (batch,) = begin(of, "ab")
         of.end(batch, [("b", FAILED)])
         assert left_out(of) == {"a": WITH_IT}
+
+    @pytest.mark.parametrize("kind", [GROUP, BATCH])
+    def test_meeting_somebody_else_is_no_failure(self, kind: UnitKind) -> None:
+        """Another process is faster: its work is read in a later round."""
+        of = a_round({"a": "t", "b": "t", "x": "a"}, unit("ab", kind), unit("x"))
+        (both,) = begin(of, "ab")
+        of.end(both, [(n, BusyError("is being refreshed by another process")) for n in "ab"])
+        assert of.failed == []
+        assert left_out(of) == dict.fromkeys("ab", "is being refreshed by another process") | {"x": WAITS}
 
     @pytest.mark.parametrize("kind", [GROUP, CHAIN, BATCH])
     def test_where_all_fail_nobody_is_left_out(self, kind: UnitKind) -> None:

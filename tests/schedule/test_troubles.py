@@ -19,6 +19,7 @@ from headwater.errors import (
     QueryError,
     ResultTooLargeError,
     SparkUnavailableError,
+    TimedOutError,
     UnknownTableError,
     UnsupportedTypeError,
     WrongKindError,
@@ -78,11 +79,11 @@ class TestKinds:
     def test_who_can_do_something_about_it(self, error: Exception, kind: ErrorKind) -> None:
         assert kind_of_error(error) is kind
 
-    @pytest.mark.parametrize("error", [BusyError("e"), LeaseLostError("e")])
-    def test_meeting_somebody_else_is_no_failure(self, error: Exception) -> None:
+    @pytest.mark.parametrize("error", [BusyError("e"), LeaseLostError("e"), CancelledError("the process ends")])
+    def test_meeting_somebody_else_or_being_stopped_is_no_failure(self, error: Exception) -> None:
         assert not is_failure(error)
 
-    @pytest.mark.parametrize("error", [CancelledError("e"), EvaluationError("e"), OSError(), KeyError("x")])
+    @pytest.mark.parametrize("error", [TimedOutError("e"), EvaluationError("e"), OSError(), KeyError("x")])
     def test_everything_else_is_one(self, error: Exception) -> None:
         assert is_failure(error)
 

@@ -47,10 +47,10 @@ class Watching:
     def __init__(self, catalog: Catalog, **settings: Any) -> None:
         self.catalog = catalog
         self.settings = Settings(**settings)
-        teller = Teller(catalog)
+        self.teller = Teller(catalog)
         self.events: list[Event] = []
-        teller.listen(self.events.append)
-        self.watch = Watch(catalog, self.settings, teller)
+        self.teller.listen(self.events.append)
+        self.watch = Watch(catalog, self.settings, self.teller)
         self.clock = Clock(NOW)
 
     def told(self) -> list[tuple[EventKind, str | None]]:
@@ -352,21 +352,16 @@ class TestBuffers:
         watching = Watching(catalog, buffer_alert_threshold=10, backpressure_consecutive_limit=1)
         watching.write(11)
         assert self.looks(watching, 0, 5) == [[GROWTH, PRESSURE], []]
-        watching.write(1)
 
     def test_what_they_say(self, catalog: Catalog) -> None:
         watching = self.watching(catalog)
         watching.write(12)
-        for seconds in (0, 5, 10):
-            self.watch_once(watching, seconds)
-        found = {e.kind: dict(e.data) for e in watching.events}
+        heard: list[Event] = []
+        watching.teller.listen(heard.append)
+        self.looks(watching, 0, 5, 10)
+        found = {e.kind: dict(e.data) for e in heard}
         assert found[GROWTH] == {"rows": 12, "limit": 10}
         assert found[PRESSURE] == {"rows": 12, "cycles": 3}
-
-    def watch_once(self, watching: Watching, seconds: float) -> None:
-        snapshot = watching.catalog.snapshot()
-        timing = Timing(snapshot, {"a": schedule_of("1h")}, watching.clock, watching.settings)
-        watching.watch.look(timing, "a", NOW + seconds)
 
 
 STUCK, RESUMED = EventKind.WATERMARK_STUCK, EventKind.WATERMARK_RESUMED

@@ -11,6 +11,7 @@ from tests.support.tables import check_hash, contents, files_in_catalog, files_o
 
 import headwater as hw
 from headwater.errors import UnknownVersionError
+from headwater.model.events import EventKind
 from headwater.model.tables import FileRole, RefreshAction
 from headwater.store.rows import CHANGED
 from headwater.warehouse import Warehouse
@@ -240,3 +241,18 @@ def test_a_pin_that_died_in_its_sleep_is_taken_anew(filed: Warehouse) -> None:
     pins._renew_once()
     assert filed._catalog.pinned_versions() == [filed.version]
     assert again.count() == 1
+
+
+def test_history_days_is_how_long_refreshes_and_events_are_remembered(spark: SparkSession, tmp_path: Path) -> None:
+    place = tmp_path / "w"
+    with hw.connect(place, spark=spark) as wh:
+        wh.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+        wh.create_stream_table("n", "SELECT count(*) AS n FROM t")
+        wh._teller.tell(EventKind.STALE_DATA, wh._catalog.now(), "n")
+        wh._teller.tell(EventKind.RESUMED, wh._catalog.now(), "n")
+        wh.vacuum()
+        assert (len(wh.history("n")), len(wh.events())) == (1, 2)
+    with hw.connect(place, spark=spark, settings={"history_days": 1e-9}) as wh:
+        wh.vacuum()
+        assert wh.history("n") == []
+        assert [e.kind for e in wh.events()] == [EventKind.RESUMED]  # the newest stays: its number must not come again

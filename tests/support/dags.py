@@ -218,6 +218,9 @@ class _Maker:
         name = f"n{len(self.nodes)}"
         streams = [n.name for n in self.nodes]
         rows = [*self.free, LEFT, RIGHT]
+        if self.rng.random() < 0.6:  # apart from banks, so that not everything is one group
+            streams = [s for s in streams if s.startswith("n")] if len(streams) > 8 else streams
+        loose = {} if self.rng.random() < 0.4 else {"diamond_consistency": "none"}
         way = self.rng.choice(("chain", "wide", "diamond", "any", "fragile"))
         if way == "fragile" and not any("DIV" in n.query for n in self.nodes):
             self.add(name, FRAGILE, self.free[0])
@@ -225,13 +228,9 @@ class _Maker:
             self.add(name, self.rng.choice(ONE_INPUT), streams[-1])
         elif way == "wide":
             self.add(name, self.rng.choice(ONE_INPUT), self.rng.choice(rows))
-        elif way == "diamond":
-            one, other = self.rng.sample(streams, 2)
-            consistency = {} if self.rng.random() < 0.4 else {"diamond_consistency": "none"}
-            self.add(name, self.rng.choice(TWO_INPUTS), one, other, **consistency)
         else:
-            one, other = self.rng.sample([*rows, *streams], 2)
-            self.add(name, self.rng.choice(TWO_INPUTS), one, other)
+            one, other = self.rng.sample(streams if way == "diamond" and len(streams) > 1 else [*rows, *streams], 2)
+            self.add(name, self.rng.choice(TWO_INPUTS), one, other, **loose)
 
     def group_ordinary(self) -> None:
         """Bring some stream tables together that have nothing to do with each other."""
@@ -327,7 +326,7 @@ class Round:
 
     actions: tuple[Change | Control | Strike | Kill, ...]
     seconds: float
-    meanwhile: tuple[Change, ...]
+    meanwhile: tuple[Change | Control, ...]
     verify: str
 
 
@@ -346,15 +345,18 @@ def random_rounds(dag: Dag, *, kills: float = 0.0) -> Iterator[Round]:
     rng = events.rng
     while True:
         actions: list[Change | Control | Strike | Kill] = [events.change() for _ in range(rng.randint(1, 3))]
-        if rng.random() < 0.5:
+        if rng.random() < 0.65:
             actions.append(events.control())
         if rng.random() < 0.25:
             actions.append(Strike(rng.choice(dag.nodes).name, rng.choice(list(Harm))))
         if rng.random() < kills:
             function, when = rng.choice(POINTS)
             actions.append(Kill(function, when, rng.randint(1, 5)))
-        meanwhile = tuple(events.transfer() for _ in range(rng.choice((0, 1, 1, 2))))
-        yield Round(tuple(actions), rng.choice((1, 2, 5, 10, 30, 60)), meanwhile, rng.choice(dag.nodes).name)
+        meanwhile: list[Change | Control] = [events.transfer() for _ in range(rng.choice((0, 1, 1, 2)))]
+        if rng.random() < 0.3:
+            meanwhile.append(events.meanwhile())
+        seconds = rng.choice((1, 2, 5, 10, 30, 60))
+        yield Round(tuple(actions), seconds, tuple(meanwhile), rng.choice(dag.nodes).name)
 
 
 class _Events:
@@ -431,7 +433,7 @@ class _Events:
     # commands ---------------------------------------------------------------------------------------------------------------
 
     def control(self) -> Control:
-        if self._said and self.rng.random() < 0.5:
+        if self._said and self.rng.random() < 0.6:
             return _taken_back(self._said.pop(self.rng.randrange(len(self._said))))
         names = [n.name for n in self._dag.nodes]
         verb = self.rng.choices(
@@ -445,7 +447,7 @@ class _Events:
                 Verb.REFRESH,
                 Verb.RESET_FUSES,
             ),
-            (25, 3, 3, 15, 12, 15, 17, 10),
+            (25, 2, 2, 15, 12, 15, 17, 12),
         )[0]
         made = Control(verb)
         if verb is Verb.PAUSE:
@@ -461,6 +463,15 @@ class _Events:
         elif verb is Verb.RESET_FUSES:
             made = Control(self.rng.choice((verb, Verb.RESUME_SUSPENDED)), (), self.rng.choice(FUSE_ACTIONS))
         if _taken_back(made) is not made:
+            self._said.append(made)
+        return made
+
+    def meanwhile(self) -> Control:
+        """Say something while a tick runs."""
+        made = Control(
+            self.rng.choice((Verb.REFRESH, Verb.REFRESH, Verb.PAUSE)), (self.rng.choice(self._dag.nodes).name,)
+        )
+        if made.verb is Verb.PAUSE:
             self._said.append(made)
         return made
 

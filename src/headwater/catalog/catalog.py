@@ -163,6 +163,18 @@ class Catalog:
         """Note how a stream table fares."""
         progress.set_stream_status(self._database, table_id, status, last_error)
 
+    def set_stream_error(self, table_id: str, last_error: str | None) -> None:
+        """Note why the last refresh of a stream table failed; its status stays."""
+        progress.set_stream_error(self._database, table_id, last_error)
+
+    def suspend_stream(self, table_id: str, last_error: str) -> None:
+        """Note that a stream table is not to be refreshed, unless it must read its sources anew."""
+        progress.suspend_stream(self._database, table_id, last_error)
+
+    def resume_stream(self, table_id: str) -> None:
+        """Note that a suspended stream table may be refreshed again."""
+        progress.resume_stream(self._database, table_id)
+
     def set_costs(self, table_id: str, full_ms: float | None, diff_ms: float | None) -> None:
         """Note what a full and a differential refresh of a stream table cost."""
         progress.set_costs(self._database, table_id, full_ms, diff_ms)

@@ -7,6 +7,7 @@ it has another time zone or other settings than the client was given, is left al
 from __future__ import annotations
 
 import os
+import re
 import socket
 from pathlib import Path
 from typing import IO, Any
@@ -29,18 +30,17 @@ from headwater.cli.protocol import (
 )
 from headwater.cli.screen import Surface, surface_of
 from headwater.cli.sockets import connected
-from headwater.cli.tasks import Task
-from headwater.errors import HeadwaterError
+from headwater.cli.tasks import Task, texts_of
+from headwater.errors import HeadwaterError, ServiceLostError
 
 GREETING_SECONDS = 5.0
 NOT_ASKED = frozenset({"HEADWATER_WAREHOUSE", "HEADWATER_NO_SERVICE"})
 """Environment variables that are no settings."""
 
-
-class ServiceLostError(HeadwaterError):
-    """The service of the warehouse ended while it worked for a client."""
-
-    code = "HW111"
+RELATIVE_FILE = re.compile(
+    r"(?i)\b(?:parquet|csv|json|orc|text|binaryfile|avro|xml|delta)`?\s*\.\s*`(?!/|[a-z][a-z0-9+.-]*:/)"
+)
+"""A file that a query reads by its name, csv.`orders.csv`, which is not absolute."""
 
 
 def perform(task: Task, target: str, out: Output, *, no_service: bool) -> int:
@@ -82,7 +82,7 @@ def _asked(connection: socket.socket, task: Task, warehouse_id: str | None, dire
     try:
         connection.settimeout(GREETING_SECONDS)
         greeting = greeting_of(lines.read(MAX_GREETING_BYTES))
-        difference = _difference(greeting, warehouse_id, directory)
+        difference = _difference(greeting, task, warehouse_id, directory)
         if difference is None and len(line) > MAX_REQUEST_BYTES:
             difference = "takes no request as large as this"
         if difference is not None:
@@ -132,7 +132,7 @@ def _place(target: str) -> tuple[Path, str | None] | None:
         return None  # the command will meet it too, and say so
 
 
-def _difference(greeting: Greeting, warehouse_id: str | None, directory: Path) -> str | None:
+def _difference(greeting: Greeting, task: Task, warehouse_id: str | None, directory: Path) -> str | None:
     """Return why the service would not do the same as this process; None if it would."""
     if greeting.protocol != PROTOCOL:
         return f"speaks another protocol ({greeting.protocol}, not {PROTOCOL})"
@@ -140,6 +140,8 @@ def _difference(greeting: Greeting, warehouse_id: str | None, directory: Path) -
         return "serves another catalog"
     if greeting.zone != local_zone():
         return "is in another time zone"
+    if greeting.directory != os.getcwd() and any(RELATIVE_FILE.search(text) for text in texts_of(task)):
+        return "runs in another directory, and a file is named relative to this one"
     own = _given_settings(directory)
     other = sorted(name for name, value in own.items() if greeting.settings.get(name) != value)
     return f"runs with other settings ({', '.join(other)})" if other else None

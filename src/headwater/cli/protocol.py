@@ -33,9 +33,10 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """Who answers. A client whose own zone, settings or warehouse are others does its work itself."""
+    """Who answers. A client whose own zone, directory, settings or warehouse are others may have to do its work itself."""
 
     zone: str
+    directory: str
     warehouse_id: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     protocol: int = PROTOCOL
@@ -56,6 +57,7 @@ def greeting_value(greeting: Greeting) -> dict[str, Any]:
     return {
         "headwater": greeting.protocol,
         "zone": greeting.zone,
+        "directory": greeting.directory,
         "warehouse": greeting.warehouse_id,
         "settings": dict(greeting.settings),
     }
@@ -65,11 +67,11 @@ def greeting_of(value: Any) -> Greeting:
     """Return the greeting; of another protocol nothing is read but its number."""
     protocol = _protocol(value)
     if protocol != PROTOCOL:
-        return Greeting("", "", {}, protocol)
+        return Greeting("", "", "", {}, protocol)
     settings = value.get("settings")
     if not isinstance(settings, dict):
         raise ProtocolError("a greeting without settings")
-    return Greeting(str(value.get("zone")), str(value.get("warehouse")), settings)
+    return Greeting(str(value.get("zone")), str(value.get("directory")), str(value.get("warehouse")), settings)
 
 
 def request_value(request: Request) -> dict[str, Any]:

@@ -236,8 +236,8 @@ class _Run:
                 site.cancel()
         last = time.monotonic() + LAST_SECONDS
         stopped = all(site.drain(last) for site in self._sites)
-        for thread in self._threads:
-            thread.join(max(0.1, last - time.monotonic()))
+        for thread in self._threads:  # Spark may still be starting in one of them
+            thread.join(max(0.1, max(deadline, last) - time.monotonic()))
         if not stopped or any(thread.is_alive() for thread in self._threads):
             self._out.aside("Work that could not be cancelled ends with this process; nothing of it is committed.")
             for site in self._sites:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import os
 import queue
 import socket
 import threading
@@ -55,7 +56,8 @@ class Service:
         self._warehouse = warehouse
         self._listener = listener
         settings = warehouse.settings.model_dump(mode="json")
-        self._greeting = encoded(greeting_value(Greeting(local_zone(), warehouse_id, settings)))
+        greeting = Greeting(local_zone(), os.getcwd(), warehouse_id, settings)
+        self._greeting = encoded(greeting_value(greeting))
         self._waiting: queue.SimpleQueue[socket.socket | None] = queue.SimpleQueue()
         self._calls: set[_Call] = set()
         self._lock = threading.Condition()

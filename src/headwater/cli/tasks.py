@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from headwater.cli import views
 from headwater.cli.common import Exit, progress_of
@@ -132,6 +132,19 @@ TASKS: Mapping[str, type[Task]] = {
     "reset_fuse": ResetFuse,
 }
 _NAMES: Mapping[type[Task], str] = {type_: name for name, type_ in TASKS.items()}
+
+
+def texts_of(task: Task) -> tuple[str, ...]:
+    """Return the SQL that a task was given."""
+    match task:
+        case Sql():
+            return task.statements
+        case Validate():
+            return (task.query,)
+        case Refresh() | Verify() | Explain() | ResetFuse():
+            return ()
+        case _:
+            assert_never(task)
 
 
 def task_value(task: Task) -> dict[str, Any]:

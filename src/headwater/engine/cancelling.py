@@ -20,6 +20,7 @@ class Cancellation:
 
     def __init__(self) -> None:
         self._reason: str | None = None
+        self._error: type[CancelledError] = CancelledError
         self._running: dict[str, SparkSession] = {}
         self._lock = threading.Lock()
 
@@ -27,10 +28,11 @@ class Cancellation:
     def is_cancelled(self) -> bool:
         return self._reason is not None
 
-    def cancel(self, reason: str) -> None:
-        """Stop the work, with its Spark jobs. May be called again: for jobs that began at the same moment."""
-        self._reason = reason
+    def cancel(self, reason: str, error: type[CancelledError] = CancelledError) -> None:
+        """Stop the work, with its Spark jobs. May be called again: for jobs that began at the same moment; the first reason stands."""
         with self._lock:
+            if self._reason is None:
+                self._reason, self._error = reason, error
             running = list(self._running.items())
         for tag, spark in running:
             spark.sparkContext.cancelJobsWithTag(tag)
@@ -42,7 +44,7 @@ class Cancellation:
 
     def error(self) -> CancelledError:
         """Return the error of work that was cancelled."""
-        return CancelledError("the refresh was cancelled", detail=f"{self._reason}.", hint="Nothing was changed.")
+        return self._error("the refresh was cancelled", detail=f"{self._reason}.", hint="Nothing was changed.")
 
     def began(self, tag: str, spark: SparkSession) -> None:
         """Note that jobs with this tag may run from now on."""

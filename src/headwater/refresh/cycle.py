@@ -7,6 +7,7 @@ state, frontier and history are one commit. If anything moved meanwhile the comm
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import uuid
 from collections import OrderedDict
@@ -112,17 +113,20 @@ class Refresher:
         self._ground = ground
         self.computer = Computer(ground)
         self._definitions: OrderedDict[str, Definition] = OrderedDict()
+        self._lock = threading.Lock()
 
     def definition(self, stream: StreamTable) -> Definition:
         """Return the parsed definition; texts never change under one key, so they are kept."""
-        found = self._definitions.get(stream.definition)
-        if found is None:
-            found = Definition.from_json(stream.definition)
+        with self._lock:
+            found = self._definitions.get(stream.definition)
+            if found is not None:
+                self._definitions.move_to_end(stream.definition)
+                return found
+        found = Definition.from_json(stream.definition)
+        with self._lock:
             self._definitions[stream.definition] = found
             while len(self._definitions) > self._ground.settings.template_cache_max_entries:
                 self._definitions.popitem(last=False)
-        else:
-            self._definitions.move_to_end(stream.definition)
         return found
 
     def refresh(self, table_id: str, *, full: bool = False, at: Moment | None = None) -> RefreshReport:
@@ -327,7 +331,7 @@ class Refresher:
             if not failed:
                 continue
             if not isinstance(error, BusyError):
-                catalog.set_stream_status(work.table.id, work.stream.status, brief(error))
+                catalog.set_stream_error(work.table.id, brief(error))
             LOG.warning("refresh failed table=%s action=%s error=%s", work.table.name, work.action.value, brief(error))
 
 

@@ -58,8 +58,12 @@ class SharedChanges:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._stack.close()
+        self.close()
+
+    def close(self) -> None:
+        """Let all rows go."""
         self._kept.clear()
+        self._stack.close()
 
     def is_shared(self, source: Source) -> bool:
         """Say whether somebody else of the round reads the changes of a source, too."""

@@ -102,9 +102,9 @@ def _failure(snapshot: Snapshot, table_id: str, now: float) -> Block | None:
 
 
 def _moved_since(snapshot: Snapshot, table_id: str) -> int:
-    """Return the last version that changed what a stream table reads, directly or not."""
-    above = [*base_sources(snapshot, table_id), *snapshot.sources.get(table_id, ())]
-    return max((snapshot.changed.get(s, 0) for s in above), default=0)
+    """Return the last version that changed rows or definitions of what a stream table reads, directly or not, or its own definition."""
+    above = [table_id, *base_sources(snapshot, table_id), *snapshot.sources.get(table_id, ())]
+    return max(snapshot.tables[s].moved for s in above)
 
 
 def _watermark_block(snapshot: Snapshot, table_id: str) -> Block | None:

@@ -5,7 +5,10 @@ since. A *calculated* one has no time of its own: it is due in the same tick as 
 fresh; one that nobody reads is due every `default_schedule_seconds`. All of it counts only for tables that have something to do.
 
 A duration is stretched by the tier, by the back-off of a table that falls behind, and by its jitter. A promise of freshness comes
-before all of them: with `sla_seconds` a table is due early enough to keep it.
+before all of them: with `sla_seconds` a table is due early enough to keep it, counted from the change, however far above that was.
+
+A time of a cron expression counts if there was something to do by then, as far as this scheduler has seen: what changes later waits for
+the next one. What was begun and came to nothing is due again at once; how soon it is tried, its troubles say (`blocks.py`).
 """
 
 from __future__ import annotations
@@ -31,26 +34,47 @@ _SLA_MARGIN = 0.2
 class Clock:
     """What a scheduler remembers of time: when it began each table last, since when each has something to do, and how often it is put off.
 
-    What was refreshed by others, or before this scheduler lived, stands in the catalog.
+    What was refreshed by others, or before this scheduler lived, stands in the catalog. `changed_since` says of each table since when
+    there is a change that it does not show, its own or one further above.
     """
 
     started: float
     begun: dict[str, float] = field(default_factory=dict)
     waiting_since: dict[str, float] = field(default_factory=dict)
+    changed_since: dict[str, float] = field(default_factory=dict)
     backoff: dict[str, float] = field(default_factory=dict)
+    _before: dict[str, float | None] = field(default_factory=dict)
+    _not_before: dict[str, float] = field(default_factory=dict)
 
     def last(self, stream: StreamTable) -> float | None:
         """Return when a table was begun last; None if it never was."""
         known = [t for t in (self.begun.get(stream.table_id), stream.refreshed_at) if t is not None]
         return max(known, default=None)
 
-    def note_waiting(self, nodes: Iterable[str], now: float) -> None:
-        """Note which tables have something to do."""
+    def note_begun(self, nodes: Iterable[str], now: float) -> None:
+        """Note that tables are begun now."""
+        for node in nodes:
+            self._before[node] = self.begun.get(node)
+            self.begun[node] = now
+
+    def put_back(self, node: str, until: float) -> None:
+        """Note that what was begun came to nothing: it was not refreshed, and is due as before, though not before `until`."""
+        before = self._before.pop(node, None)
+        if before is None:
+            self.begun.pop(node, None)
+        else:
+            self.begun[node] = before
+        self._not_before[node] = until
+
+    def not_before(self, node: str) -> float:
+        """Return the earliest time for a table that came to nothing when it was begun last."""
+        return self._not_before.get(node, float("-inf"))
+
+    def note_waiting(self, nodes: Iterable[str], now: float, below: Iterable[str] = ()) -> None:
+        """Note which tables have something to do, and which are below those."""
         wanted = set(nodes)
-        for node in self.waiting_since.keys() - wanted:
-            del self.waiting_since[node]
-        for node in wanted:
-            self.waiting_since.setdefault(node, now)
+        _since(self.waiting_since, wanted, now)
+        _since(self.changed_since, wanted.union(below), now)
 
     def note_taken(self, node: str, share: float) -> bool:
         """Note which share of its schedule a refresh took; return whether the table is put off more than before."""
@@ -60,6 +84,13 @@ class Clock:
         before = self.backoff.get(node, 1.0)
         self.backoff[node] = min(MOST_BACKOFF, 2 * before)
         return self.backoff[node] > before
+
+
+def _since(known: dict[str, float], wanted: set[str], now: float) -> None:
+    for node in known.keys() - wanted:
+        del known[node]
+    for node in wanted:
+        known.setdefault(node, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +118,18 @@ class Timing:
             case Every():
                 at: float | None = self.clock.started if last is None else last + self.interval(node, schedule)
             case Cron():
-                at = schedule.following(self.clock.started if last is None else last)
+                at = schedule.following(self._counted_from(node, last))
         promise = self.promise(stream)
-        return at if promise is None or at is None else min(at, promise)
+        first = min((t for t in (at, promise) if t is not None), default=None)
+        return None if first is None else max(first, self.clock.not_before(node))
+
+    def _counted_from(self, node: str, last: float | None) -> float:
+        """Return the moment after which the next time of a cron expression counts."""
+        if last is None:
+            return self.clock.started
+        since = self.clock.changed_since.get(node, self.clock.started)
+        # What waited already when this scheduler began may have missed a time before.
+        return max(last, since) if since > self.clock.started else last
 
     def interval(self, node: str, schedule: Every) -> float:
         """Return the time between two refreshes as it is now."""
@@ -100,9 +140,23 @@ class Timing:
         spread = (zlib.crc32(node.encode()) % 1000) / 1000
         return schedule.seconds * factor * (1 + self.settings.schedule_jitter * spread)
 
+    def wanted_at(self, node: str, reader: str) -> float:
+        """Return since when a calculated table is wanted by one that reads it and is due.
+
+        At once, unless it was refreshed since that one was: then that one is held back, and its own pace must do.
+        """
+        last, of_reader = (self.clock.last(self.snapshot.streams[n]) for n in (node, reader))
+        if last is None or of_reader is None or last <= of_reader:
+            return float("-inf")
+        schedule = self.schedules[reader]
+        pace = (
+            self.interval(reader, schedule) if isinstance(schedule, Every) else self.settings.default_schedule_seconds
+        )
+        return last + pace
+
     def promise(self, stream: StreamTable) -> float | None:
         """Return when a refresh must begin to show what waits within the time promised."""
-        since = self.clock.waiting_since.get(stream.table_id)
+        since = self.clock.changed_since.get(stream.table_id)
         if stream.options.sla_seconds is None or since is None:
             return None
         takes = (stream.refresh_ms or 0.0) / 1000 * (1 + _SLA_MARGIN)
@@ -123,7 +177,10 @@ def due_tables(graph: Graph, candidates: Iterable[str], timing: Timing, now: flo
             case Calculated():
                 readers = [r for r in graph.dependents.get(node, ()) if not isinstance(timing.schedules[r], Manual)]
                 if readers:
-                    at = now if any(r in due for r in readers) else timing.promise(timing.snapshot.streams[node])
+                    wanting = [timing.wanted_at(node, r) for r in readers if r in due]
+                    promise = timing.promise(timing.snapshot.streams[node])
+                    at = min((t for t in (*wanting, promise) if t is not None), default=None)
+                    at = at if at is None else max(at, timing.clock.not_before(node))
                 else:
                     at = timing.due_at(node, Every(timing.settings.default_schedule_seconds))
             case Every() | Cron():

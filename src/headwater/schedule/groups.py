@@ -52,11 +52,16 @@ def groups_of(graph: Graph, snapshot: Snapshot) -> tuple[Group, ...]:
 
 
 def due_together(
-    groups: Iterable[Group], due: Collection[str], candidates: Collection[str], stopped: Mapping[str, str]
+    groups: Iterable[Group],
+    due: Collection[str],
+    candidates: Collection[str],
+    stopped: Mapping[str, str],
+    manual: Collection[str] = (),
 ) -> tuple[set[str], dict[str, str]]:
     """Return who is refreshed now of those that are due, with the rest of their groups, and why others of them are not.
 
-    `candidates` have something to do, `stopped` must not begin, with the reason.
+    `candidates` have something to do, `stopped` must not begin, with the reason. Those in `manual` are never due by themselves: nobody
+    waits for that, and they come along.
     """
     chosen = {n for n in due if n not in stopped}
     reasons = {n: stopped[n] for n in candidates if n in stopped}
@@ -69,7 +74,7 @@ def due_together(
         if first is not None:
             chosen.difference_update(group.members)
             reasons.update({m: stopped.get(m, f"waits for its group: {stopped[first]}") for m in wants})
-        elif group.policy is GroupPolicy.SLOWEST and len(wants) < len(busy):
+        elif group.policy is GroupPolicy.SLOWEST and any(m not in due and m not in manual for m in busy):
             chosen.difference_update(group.members)
             reasons.update(dict.fromkeys(wants, "waits until all of its group are due"))
         else:

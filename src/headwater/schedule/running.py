@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from headwater.catalog import Snapshot
 from headwater.engine.cancelling import Cancellation
-from headwater.errors import BusyError, CancelledError, HeadwaterError
+from headwater.errors import BusyError, CancelledError, HeadwaterError, brief
 from headwater.model.control import Noted, Trouble, noted
 from headwater.model.events import EventKind
-from headwater.model.tables import SUSPENDED, RefreshAction
+from headwater.model.tables import RefreshAction
 from headwater.refresh.cycle import Failing, MemberError, Outcomes, Refresher, RefreshReport, Terms
 from headwater.refresh.moment import Moment
 from headwater.refresh.shared import SharedChanges
@@ -72,8 +72,8 @@ class Runner:
             outcomes = dict.fromkeys(unit.members, error)
         try:
             self._note(errand, outcomes)
-        except HeadwaterError as error:  # the catalog is away: the next failure is counted again
-            LOG.warning("outcome not noted unit=%s error=%s", unit.key, error.message)
+        except Exception as error:  # the catalog is away: the next failure is counted again
+            LOG.warning("outcome not noted unit=%s error=%s", unit.key, brief(error))
         return outcomes
 
     def _timeout(self, errand: Errand) -> float:
@@ -115,13 +115,14 @@ class Runner:
             if not is_failure(outcome):
                 continue
             before = errand.snapshot.notes.get(Trouble, node)
-            trouble = trouble_after(before, outcome, now, errand.moment.version)
+            read = max((errand.moment.version, *errand.moment.later.values()))
+            trouble = trouble_after(before, outcome, now, read)
             notes.append(noted(node, trouble))
             kind = EventKind.REFRESH_CANCELLED if isinstance(outcome, CancelledError) else EventKind.REFRESH_FAILED
             told = {"error_kind": trouble.kind.value, "errors": trouble.errors, "error": trouble.message}
             self._teller.tell(kind, now, name, **told)
             if trouble.errors >= self._ground.settings.max_consecutive_errors:
-                self._ground.catalog.set_stream_status(node, SUSPENDED, trouble.message)
+                self._ground.catalog.suspend_stream(node, trouble.message)
                 self._teller.tell(EventKind.AUTO_SUSPENDED, now, name, errors=trouble.errors, error=trouble.message)
         self._ground.catalog.note(notes)
 

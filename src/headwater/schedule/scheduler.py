@@ -25,6 +25,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from types import TracebackType
@@ -47,11 +48,12 @@ from headwater.schedule.graph import Graph, empty_graph, rebuilt
 from headwater.schedule.groups import Group, due_together, groups_of
 from headwater.schedule.rounds import Round, round_of
 from headwater.schedule.running import Errand, Runner
-from headwater.schedule.schedules import Every, Schedule, schedule_of
+from headwater.schedule.schedules import Every, Manual, Schedule, schedule_of
 from headwater.schedule.telling import Teller
+from headwater.schedule.troubles import is_failure
 from headwater.schedule.units import Unit, UnitKind, coalesced, units_of
 from headwater.schedule.warming import warmed_up
-from headwater.schedule.watch import Watch
+from headwater.schedule.watch import Watch, fuse_ceiling
 from headwater.schedule.workers import Crew
 from headwater.store.ground import Ground
 
@@ -60,6 +62,9 @@ LOG = logging.getLogger("headwater.schedule")
 COALESCED_MS = 500.0
 """Refreshes that took longer last time are not joined with others: they would make those wait."""
 _BUSY = "is being refreshed"
+_PLAN_PAUSE = 10
+_AGAIN_SECONDS = 1.0
+"""What was begun and came to nothing is not begun again before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,16 @@ class _Tick:
     snapshot: Snapshot
     began: float
     skipped: list[tuple[str, str]]
-    is_told: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A unit on its way."""
+
+    tick: _Tick
+    unit: Unit
+    moment: Moment
+    cancellation: Cancellation
 
 
 class Scheduler:
@@ -112,19 +126,24 @@ class Scheduler:
         self._groups: tuple[Group, ...] = ()
         self._schedules: dict[str, Schedule] = {}
         self._always: set[str] = set()
+        self._manual: set[str] = set()
         self._dirty: set[str] = set()
         self._recheck: set[str] = set()
         self._running: dict[Unit, Cancellation] = {}
         self._ticks: list[_Tick] = []
         self._following: float | None = None
         self._changed = threading.Condition(threading.RLock())
+        self._woken = threading.Condition()  # of its own: who commits must not wait for a plan
         self._signals = 0
         self._stop = threading.Event()
         self._runs_in: threading.Thread | None = None
         self._run_over = threading.Event()
         self._run_over.set()
         self._thread: threading.Thread | None = None
+        self._upkeep = ThreadPoolExecutor(1, thread_name_prefix="headwater-upkeep")
         self._shown_at: float | None = None
+        self._planned_at = 0.0
+        self._ended: list[tuple[Moment, tuple[str, ...], float]] = []
         self._counts = {"ticks": 0, "refreshes": 0, "failures": 0}
         self._tick_ms: deque[float] = deque(maxlen=1000)
         self._is_warming = False
@@ -172,8 +191,10 @@ class Scheduler:
             self._changed.wait_for(lambda: not self._running)
             if self._is_closed:
                 return
+            self._taken()
             self._is_closed = True
-        self._settle()
+        self._tried(self._settle)
+        self._upkeep.shutdown(wait=True)
         self._unlisten()
         self._crew.leave(self._key)
         self._teller.keep()
@@ -220,26 +241,41 @@ class Scheduler:
     def _run(self, seen: Callable[[TickReport], None] | None) -> None:
         self._show()
         while not self._stop.is_set():
-            with self._changed:
-                signals = self._signals
-            try:
-                self._begin()
-            except HeadwaterError as error:  # the catalog is busy or away: the next look may find it again
-                LOG.warning("tick failed error=%s", error)
+            signals = self._signals
+            left = self._pause_left()
+            if left <= 0:
+                self._tried(self._begin)
             began = self._dispatch()
-            self._report_to(seen)
+            self._tried(lambda: self._report_to(seen))
             self._show()
             if not began:
-                self._rest(signals)
+                self._rest(signals, left)
         self._dispatch()
         with self._changed:
             self._changed.wait_for(lambda: not self._running)
-        self._report_to(seen)
+        self._tried(lambda: self._report_to(seen))
 
-    def _rest(self, signals: int) -> None:
+    def _tried(self, step: Callable[[], object]) -> None:
+        """Do one step of a tick. A failure does not end the scheduler: the catalog may be away, and be there at the next look."""
+        try:
+            step()
+        except HeadwaterError as error:
+            LOG.warning("tick failed error=%s", error)
+        except Exception:
+            LOG.exception("tick failed")
+
+    def _pause_left(self) -> float:
+        """Return how long to wait before the next plan: while units run, planning takes a tenth of the time at most."""
+        if not self._ticks or not self._tick_ms:
+            return 0.0
+        return self._planned_at + _PLAN_PAUSE * self._tick_ms[-1] / 1000 - time.monotonic()
+
+    def _rest(self, signals: int, left: float) -> None:
         """Wait until something happens here, until the next table is due, or until it is time to look for what others did."""
         now = self._now()
         interval = self._ground.settings.scheduler_interval_seconds
+        if left > 0:
+            interval = min(interval, left)
         if self._following is not None:
             interval = min(interval, max(0.0, self._following - now))
         if not self._stop.is_set():
@@ -247,13 +283,13 @@ class Scheduler:
 
     def _await(self, signals: int, seconds: float | None = None) -> None:
         """Wait until there was one more signal than that; the end of a unit is one, and so is `stop`."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._signals != signals, seconds)
+        with self._woken:
+            self._woken.wait_for(lambda: self._signals != signals, seconds)
 
     def _wake(self) -> None:
-        with self._changed:
+        with self._woken:
             self._signals += 1
-            self._changed.notify_all()
+            self._woken.notify_all()
 
     # ticks ------------------------------------------------------------------------------------------------------------------
 
@@ -261,14 +297,14 @@ class Scheduler:
         """Refresh what is due now to the version that is the newest now, and wait until all of it is done."""
         tick = self._begin()
         while True:
-            with self._changed:
-                signals = self._signals
+            signals = self._signals
             self._dispatch()
             with self._changed:
                 if tick.round.is_over:
                     break
             self._await(signals)
         self._settle()
+        self._upkeep.submit(int).result()  # what was handed over before it is done by then
         self._teller.keep()
         return self._report(tick)
 
@@ -283,7 +319,8 @@ class Scheduler:
             candidates = self._dirty | self._always
             if not candidates:
                 self._following = None
-                self._clock.note_waiting((), began)
+                self._clock.note_waiting((), self._now())
+                self._watch.look(Timing(snapshot, self._schedules, self._clock, self._ground.settings), (), self._now())
                 tick = _Tick(round_of(newest(snapshot), (), graph), snapshot, began, [])
             else:
                 candidates |= graph.descendants(candidates)
@@ -291,11 +328,12 @@ class Scheduler:
             if not tick.round.is_over:
                 self._ticks.append(tick)
             self._tick_ms.append((time.perf_counter() - began) * 1000)
+            self._planned_at = time.monotonic()
         return tick
 
     def _planned(self, snapshot: Snapshot, candidates: set[str], began: float) -> _Tick:
         graph, now, settings = self._graph, self._now(), self._ground.settings
-        self._clock.note_waiting(self._dirty, now)
+        self._clock.note_waiting(self._dirty, now, below=candidates)
         timing = Timing(snapshot, self._schedules, self._clock, settings)
         due = due_tables(graph, candidates, timing, now)
         self._following = due.following
@@ -303,11 +341,12 @@ class Scheduler:
         looked_at = set(due.now) | {m for g in groups if due.now.intersection(g.members) for m in g.members}
         blocks = blocked(snapshot, looked_at, settings, now)
         stopped = {n: b.text for n, b in blocks.items()} | self._busy(snapshot, due.now)
-        chosen, reasons = due_together(groups, due.now, candidates, stopped)
-        blown = self._watch.blown_fuses(snapshot, chosen, now)
+        chosen, reasons = due_together(groups, due.now, candidates, stopped, self._manual)
+        blown = self._watch.blown_fuses(snapshot, (n for n in chosen if not chosen.intersection(graph.sources[n])), now)
         if blown:
             stopped |= {n: f"the fuse has blown: {b.pending} changed rows" for n, b in blown.items()}
-            chosen, reasons = due_together(groups, due.now, candidates, stopped)
+            chosen, reasons = due_together(groups, due.now, candidates, stopped, self._manual)
+        chosen = self._with_work(chosen)
         self._watch.look(timing, self._dirty, now)
         for node in chosen:
             self._watch.beginning(timing, node, now)
@@ -316,11 +355,20 @@ class Scheduler:
             for n in sorted(self._dirty | reasons.keys(), key=lambda n: (graph.level[n], snapshot.tables[n].name))
             if n not in chosen
         ]
-        units = units_of(graph, chosen, [g.members for g in groups], fusible=chosen)
+        guarded = {n for n in chosen if fuse_ceiling(snapshot.streams[n], settings)}
+        units = units_of(graph, chosen, [g.members for g in groups], fusible=chosen - guarded)
         if settings.adaptive_batch_coalescing:
             units = coalesced(units, self._windows(snapshot, chosen), self._crew.workers.capacity)
         shared = self._shared(snapshot, chosen) if units and settings.enable_change_buffer_fanout else None
         return _Tick(round_of(newest(snapshot), units, graph, shared), snapshot, began, skipped)
+
+    def _with_work(self, chosen: set[str]) -> set[str]:
+        """Return those that have something to do, or read what is refreshed now and may bring them something."""
+        found: set[str] = set()
+        for node in sorted(chosen, key=self._graph.level.__getitem__):
+            if node in self._dirty or node in self._always or not found.isdisjoint(self._graph.sources[node]):
+                found.add(node)
+        return found
 
     def _busy(self, snapshot: Snapshot, due: Iterable[str]) -> dict[str, str]:
         """Return who is being refreshed already, here or elsewhere, and who has to wait for that."""
@@ -342,8 +390,11 @@ class Scheduler:
             stream = snapshot.streams[node]
             if stream.frontier is None or stream.refresh_ms is None or stream.refresh_ms > COALESCED_MS:
                 continue
+            if fuse_ceiling(stream, self._ground.settings):
+                continue  # it may be held at the last moment, and would hold the others
             read = snapshot.sources.get(node, ())
-            found[node] = frozenset((s, stream.frontier_of(s)) for s in read)
+            # A batch is watched as a whole, so those in it may take equally long.
+            found[node] = (stream.options.timeout_seconds, frozenset((s, stream.frontier_of(s)) for s in read))
         return found
 
     def _shared(self, snapshot: Snapshot, nodes: Iterable[str]) -> SharedChanges:
@@ -368,56 +419,85 @@ class Scheduler:
             if not tasks:
                 return began
             began = True
-            for task in tasks:  # an inline worker works right here, so the lock must be free
-                self._crew.workers.submit(task)
+            for begun in tasks:  # an inline worker works right here, so the lock must be free
+                try:
+                    self._crew.workers.submit(partial(self._work, begun))
+                except RuntimeError as error:  # no thread can be had
+                    self._end(begun, dict.fromkeys(begun.unit.members, error))
 
-    def _taken(self) -> list[Callable[[], None]]:
+    def _taken(self) -> list[_Begun]:
         """Take workers for units that may begin, the most important ones first."""
+        if self._is_closed:
+            return []
         ready = [(tick, unit) for tick in self._ticks for unit in tick.round.ready()]
         if self._stop.is_set():
-            for tick, unit in ready:
-                if unit in tick.round.waits_for:
-                    tick.round.leave_out(unit, "the scheduler stops")
+            for tick in self._ticks:
+                tick.round.leave_out_all("the scheduler stops")
+            self._crew.wait(self._key, 0)
             return []
         ready.sort(key=lambda pair: self._rank(*pair))
         self._crew.wait(self._key, len(ready))
-        tasks: list[Callable[[], None]] = []
+        tasks: list[_Begun] = []
         for tick, unit in ready:
             if not self._crew.take(self._key):
                 break
             moment = tick.round.begin(unit)
-            now = self._now()
-            self._clock.begun.update(dict.fromkeys(unit.members, now))
+            self._clock.note_begun(unit.members, self._now())
             self._running[unit] = cancellation = Cancellation()
-            tasks.append(partial(self._work, tick, unit, moment, cancellation))
+            tasks.append(_Begun(tick, unit, moment, cancellation))
         return tasks
 
     def _rank(self, tick: _Tick, unit: Unit) -> tuple[float, int]:
         tier = min(tick.snapshot.streams[n].options.tier.factor for n in unit.members)
         return tier, 0 if unit.kind in (UnitKind.GROUP, UnitKind.CHAIN) else 1
 
-    def _work(self, tick: _Tick, unit: Unit, moment: Moment, cancellation: Cancellation) -> None:
+    def _work(self, begun: _Begun) -> None:
         """Refresh a unit; whatever comes of it ends up in its round."""
         outcomes: Outcomes = {}
+        reason = None
         try:
-            outcomes = self._runner.run(Errand(unit, moment, tick.snapshot, tick.round.shared), cancellation)
+            reason = self._blown(begun)
+            if reason is None:
+                errand = Errand(begun.unit, begun.moment, begun.tick.snapshot, begun.tick.round.shared)
+                outcomes = self._runner.run(errand, begun.cancellation)
         except BaseException as error:
-            outcomes = dict.fromkeys(unit.members, error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            told = error if isinstance(error, Exception) else RuntimeError(repr(error))
+            outcomes = dict.fromkeys(begun.unit.members, told)
             raise
         finally:
+            self._end(begun, outcomes, reason)
+
+    def _end(self, begun: _Begun, outcomes: Outcomes, reason: str | None = None) -> None:
+        """Note what came of a unit, and give its worker back."""
+        try:
             with self._changed:
-                self._running.pop(unit, None)
-                self._recheck |= set(unit.members)
-                tick.round.end(unit, outcomes.items())
-                self._note_times(tick.snapshot, outcomes)
+                self._running.pop(begun.unit, None)
+                self._recheck |= set(begun.unit.members)
+                self._ended.append((begun.moment, begun.unit.members, self._now()))
+                begun.tick.round.end(begun.unit, outcomes.items(), reason)
+                self._note_times(begun.tick.snapshot, outcomes)
+                self._changed.notify_all()
+        finally:
             self._crew.give_back(self._key)
             self._wake()
+
+    def _blown(self, begun: _Begun) -> str | None:
+        """Say whether what was refreshed before a unit in its round blows the fuse of one of its tables."""
+        later = begun.moment.later.keys()
+        late = [n for n in begun.unit.members if not later.isdisjoint(self._graph.sources.get(n, ()))]
+        streams = begun.tick.snapshot.streams
+        if not any(fuse_ceiling(streams[n], self._ground.settings) for n in late):
+            return None
+        snapshot = self._ground.catalog.snapshot()
+        with self._changed:
+            found = self._watch.blown_fuses(snapshot, [n for n in late if n in snapshot.streams], self._now())
+        return next((f"the fuse has blown: {b.pending} changed rows" for b in found.values()), None)
 
     def _note_times(self, snapshot: Snapshot, outcomes: Outcomes) -> None:
         """Note how long refreshes took, and put those off that take as long as their schedules."""
         for node, outcome in outcomes.items():
             if isinstance(outcome, Exception):
-                self._counts["failures"] += 1
+                self._counts["failures"] += is_failure(outcome)
                 continue
             if outcome.action is RefreshAction.NO_DATA:
                 continue
@@ -445,15 +525,19 @@ class Scheduler:
         with self._changed:
             over = [t for t in self._ticks if t.round.is_over]
             self._ticks = [t for t in self._ticks if not t.round.is_over]
+        if over:
+            self._upkeep.submit(self._tried, partial(self._tidied, over))
+        return over
+
+    def _tidied(self, over: list[_Tick]) -> None:
         for tick in over:
             if tick.round.shared is not None:
-                tick.round.shared.__exit__(None, None, None)
+                self._tried(tick.round.shared.close)
         names = {r.name.casefold() for t in over for r in t.round.refreshed}
         if names and over:
             snapshot = self._ground.catalog.snapshot()
             refreshed = {snapshot.names[n] for n in names if n in snapshot.names}
             self._maintain(refreshed | self._acknowledged(snapshot, refreshed))
-        return over
 
     def _acknowledged(self, snapshot: Snapshot, refreshed: set[str]) -> set[str]:
         """Return the sources whose changes have now been seen by all that read them."""
@@ -467,7 +551,7 @@ class Scheduler:
     def _report_to(self, seen: Callable[[TickReport], None] | None) -> None:
         for tick in self._settle():
             if seen is not None:
-                seen(self._report(tick))
+                self._tried(partial(seen, self._report(tick)))
         self._teller.keep()
 
     def _report(self, tick: _Tick) -> TickReport:
@@ -493,9 +577,21 @@ class Scheduler:
             looked_at = {r for t in moved for r in self._graph.dependents.get(t, ())} | self._dirty | self._recheck
         self._dirty = {n for n in looked_at if n in snapshot.streams and pending_sources(snapshot, snapshot.streams[n])}
         self._recheck = set()
+        self._put_back(snapshot)
         if before is None or snapshot.generation != before.generation or snapshot.notes is not before.notes:
             self._groups = groups_of(self._graph, snapshot)
         self._snapshot = snapshot
+
+    def _put_back(self, snapshot: Snapshot) -> None:
+        """Let those be due again that were begun and have not come to their moment: they failed, or met somebody, or were left out."""
+        for moment, members, ended_at in self._ended:
+            for node in members:
+                stream = snapshot.streams.get(node)
+                if stream is None or (stream.frontier or 0) >= moment.version:
+                    continue
+                if node in self._always or moment.pending(stream, snapshot.sources.get(node, ())):
+                    self._clock.put_back(node, ended_at + _AGAIN_SECONDS)
+        self._ended = []
 
     def _redefine(self, snapshot: Snapshot, before: Snapshot | None) -> None:
         """Take notice of new definitions. What is unchanged is not looked at again."""
@@ -504,11 +600,13 @@ class Scheduler:
         for node in self._schedules.keys() - snapshot.streams.keys():
             del self._schedules[node]
             self._always.discard(node)
+            self._manual.discard(node)
         for node, stream in snapshot.streams.items():
             old = known.get(node)
             if old is not None and old.schedule == stream.schedule and old.definition == stream.definition:
                 continue
             self._schedules[node] = schedule_of(stream.schedule)
+            (self._manual.add if isinstance(self._schedules[node], Manual) else self._manual.discard)(node)
             if Definition.is_always(stream.definition):
                 self._always.add(node)
             else:

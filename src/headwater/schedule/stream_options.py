@@ -33,7 +33,7 @@ def stream_options(before: StreamOptions, given: Mapping[str, Any]) -> StreamOpt
         elif name in _COUNTS:
             values[name] = _count(name, value)
         else:
-            values[_DURATIONS[name]] = None if _is_none(value) else seconds_of(str(value))
+            values[_DURATIONS[name]] = None if _is_none(value) else _seconds(name, value)
     made = options_with(before, values)
     if made.fuse_mode is FuseMode.ON and not made.fuse_ceiling:
         raise StatementError("a fuse that is on needs a ceiling", hint="Give fuse_ceiling, or fuse_mode 'auto'.")
@@ -46,7 +46,9 @@ def require_known(given: Iterable[str]) -> None:
         if name not in NAMES:
             near = get_close_matches(name, NAMES, n=1)
             hint = f"Did you mean {near[0]}? " if near else ""
-            raise StatementError(f"unknown option {name!r}", hint=f"{hint}The options are when_full, {', '.join(NAMES)}.")
+            raise StatementError(
+                f"unknown option {name!r}", hint=f"{hint}The options are when_full, {', '.join(NAMES)}."
+            )
 
 
 def plain_options(options: StreamOptions) -> dict[str, Any]:
@@ -63,9 +65,17 @@ def _word(name: str, value: Any) -> str:
     kind = _WORDS[name]
     word = str(value.value if isinstance(value, Enum) else value).lower()
     words = [str(w.value) for w in kind]
-    if word not in words:
+    if value is None or word not in words:
         raise StatementError(f"{name} cannot be {value!r}", hint=f"Choose one of {', '.join(words)}.")
     return word
+
+
+def _seconds(name: str, value: Any) -> float:
+    try:
+        return seconds_of(str(value))
+    except StatementError:
+        hint = "Write a duration such as '30s' or '1h30m', or 'none'."
+        raise StatementError(f"{name} cannot be {value!r}", hint=hint) from None
 
 
 def _count(name: str, value: Any) -> int:

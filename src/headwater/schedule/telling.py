@@ -6,6 +6,7 @@ about: what cannot be written is logged.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable
@@ -26,15 +27,22 @@ class Teller:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._listeners: list[Listener] = []
+        self._listeners: dict[int, Listener] = {}
+        self._numbers = itertools.count()
         self._kept: list[Event] = []
         self._lock = threading.Lock()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with each event from now on; return what ends that."""
+        number = next(self._numbers)
         with self._lock:
-            self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+            self._listeners[number] = listener
+
+        def end() -> None:
+            with self._lock:
+                self._listeners.pop(number, None)
+
+        return end
 
     def tell(self, kind: EventKind, at: float, table: str | None = None, **data: object) -> None:
         """Tell an event."""
@@ -43,7 +51,7 @@ class Teller:
         level = logging.WARNING if kind in SEVERE else logging.INFO
         LOG.log(level, "%s table=%s%s", kind.value, table or "-", fields)
         with self._lock:
-            listeners = list(self._listeners)
+            listeners = list(self._listeners.values())
             if kind not in _NOT_KEPT:
                 self._kept.append(event)
         for listener in listeners:

@@ -20,6 +20,7 @@ from headwater.errors import (
     NotIncrementalError,
     QueryError,
     SparkUnavailableError,
+    TimedOutError,
     UnknownTableError,
     UnsupportedTypeError,
     WrongKindError,
@@ -32,8 +33,8 @@ MOST_SECONDS = 60.0
 
 
 def is_failure(error: Exception) -> bool:
-    """Say whether an error is one of the table's: one that somebody else is just refreshing has not failed."""
-    return not isinstance(error, BusyError)
+    """Say whether an error is one of the table's: one that somebody else is refreshing, or that was stopped, has not failed."""
+    return not isinstance(error, BusyError | CancelledError) or isinstance(error, TimedOutError)
 
 
 def kind_of_error(error: Exception) -> ErrorKind:
@@ -63,5 +64,5 @@ def trouble_after(before: Trouble | None, error: Exception, now: float, version:
 
 def retry_seconds(errors: int) -> float:
     """Return how long a table waits after so many failures in a row."""
-    seconds = min(MOST_SECONDS, 2.0 ** (errors - 1))
+    seconds = min(MOST_SECONDS, 2.0 ** min(errors - 1, 10))
     return seconds * (1.25 if errors % 2 else 0.75)

@@ -81,7 +81,7 @@ def coalesced(units: Iterable[Unit], windows: Mapping[str, Hashable], capacity: 
             alike.setdefault(windows[unit.members[0]], []).append(unit.members[0])
         else:
             kept.append(unit)
-    size = max(1, min(MOST_IN_BATCH, -(-sum(map(len, alike.values())) // capacity)))
+    size = max(1, min(MOST_IN_BATCH, sum(map(len, alike.values())) // capacity))
     for members in alike.values():
         for start in range(0, len(members), size):
             part = tuple(members[start : start + size])

@@ -109,7 +109,7 @@ class Watch:
     def beginning(self, timing: Timing, node: str, now: float) -> None:
         """Notice that a refresh begins which will not keep its promise."""
         stream = timing.snapshot.streams[node]
-        since = timing.clock.waiting_since.get(node)
+        since = timing.clock.changed_since.get(node)
         if stream.options.sla_seconds is None or since is None:
             return
         expected = now - since + (stream.refresh_ms or 0.0) / 1000

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headwater.engine.cancelling import Cancellation
+from headwater.errors import TimedOutError
+
+LOG = logging.getLogger("headwater.schedule")
 
 _AGAIN_SECONDS = 0.5
 
@@ -51,6 +55,9 @@ class Watchdog:
                     self._changed.wait(min(at for at, _ in self._watched.values()) - now)
                     continue
             for cancellation, reason in late:
-                cancellation.cancel(reason)
+                try:
+                    cancellation.cancel(reason, TimedOutError)
+                except Exception:  # Spark is away: the others are cancelled all the same, and this one the next time
+                    LOG.warning("jobs not cancelled", exc_info=True)
             with self._changed:
                 self._changed.wait(_AGAIN_SECONDS)

@@ -9,6 +9,7 @@ least a fifth of all workers is free and nobody else waits below its own quota.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -76,8 +77,8 @@ class Spawned:
 
         thread = threading.Thread(target=run, name="headwater-refresh", daemon=True)
         with self._lock:
+            thread.start()
             self._threads.add(thread)
-        thread.start()
 
     def close(self) -> None:
         with self._lock:
@@ -117,6 +118,7 @@ class _Member:
     quota: int
     used: int = 0
     waiting: int = 0
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,7 @@ class Crew:
     def __init__(self, workers: Workers) -> None:
         self.workers = workers
         self._members: dict[str, _Member] = {}
+        self._turns = itertools.count(1)
         self._lock = threading.Lock()
 
     def join(self, key: str, wake: Callable[[], None], quota: int) -> None:
@@ -161,10 +164,13 @@ class Crew:
         with self._lock:
             mine = self._members[key]
             active = sum(m.used for m in self._members.values())
-            if active >= self.workers.capacity or mine.used >= self._limit(mine, active):
+            if mine.used >= self._limit(mine, active):
+                return False
+            if self.workers.capacity - active <= sum(1 for m in self._members.values() if self._comes_before(m, mine)):
                 return False
             mine.used += 1
             mine.waiting = max(0, mine.waiting - 1)
+            mine.turn = next(self._turns)
             return True
 
     def give_back(self, key: str) -> None:
@@ -179,14 +185,19 @@ class Crew:
     def allocation(self, key: str) -> Allocation:
         """Return how a warehouse fares."""
         with self._lock:
-            mine = self._members[key]
+            mine = self._members.get(key) or _Member(lambda: None, 0)
             active = sum(m.used for m in self._members.values())
             return Allocation(mine.used, self._base(mine), mine.waiting, active, self.workers.capacity)
+
+    def _comes_before(self, other: _Member, mine: _Member) -> bool:
+        """Say whether another one that waits below its share has fewer workers, or as many and waited longer."""
+        is_below = other is not mine and other.waiting > 0 and other.used < self._base(other)
+        return is_below and (other.used, other.turn) < (mine.used, mine.turn)
 
     def _base(self, mine: _Member) -> int:
         if mine.quota:
             return min(mine.quota, self.workers.capacity)
-        asking = sum(1 for m in self._members.values() if m is mine or m.used or m.waiting)
+        asking = 1 + sum(1 for m in self._members.values() if m is not mine and (m.used or m.waiting))
         return max(1, -(-self.workers.capacity // asking))
 
     def _limit(self, mine: _Member, active: int) -> int:
