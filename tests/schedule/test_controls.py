@@ -120,8 +120,9 @@ def test_pausing_waits_for_what_runs_and_gives_up_in_time(
 
     monkeypatch.setattr(wh._refresher.computer, "computed", slow)
     place = wh._ground.layout.location
+    time = Time()
     with (
-        scheduler(wh, Time(), MAKES["pool"]) as s,
+        scheduler(wh, time, MAKES["pool"]) as s,
         hw.connect(place, spark=spark, settings={"scheduler_drain_timeout": 0.3}) as hasty,
         hw.connect(place, spark=spark) as patient,
     ):
@@ -141,6 +142,7 @@ def test_pausing_waits_for_what_runs_and_gives_up_in_time(
         assert patient.is_drained()
         insert(wh, 4)
         patient.resume_all()
+        time.now += 5
         assert dict(s.tick().skipped)["sums"] == "the warehouse is drained"
         patient.undrain()
         assert not patient.is_drained()

@@ -87,6 +87,17 @@ class Dag:
     nodes: tuple[Node, ...]
     banks: tuple[Bank, ...]
     groups: tuple[tuple[str, tuple[str, ...]], ...]
+    ordered: frozenset[str] = frozenset()
+    """Stream tables of which nobody stops or refreshes one alone: they are right only as long as each finds the others fresh."""
+
+    @property
+    def free_to_stop(self) -> tuple[str, ...]:
+        """The stream tables that operators may do anything to."""
+        return tuple(n.name for n in self.nodes if n.name not in self.ordered)
+
+    @property
+    def free_to_gate(self) -> tuple[str, ...]:
+        return self.free if self.ordered else self.managed
 
     @property
     def managed(self) -> tuple[str, ...]:
@@ -121,10 +132,14 @@ FRAGILE = "SELECT k, 100 DIV n AS n, v FROM {a}"
 SUM = "SELECT k, count(*) AS n, sum(v) AS v FROM {a} GROUP BY k"
 MEETING = "SELECT coalesce(l.k, r.k) AS k, coalesce(l.v, 0) AS n, coalesce(r.v, 0) AS v FROM {a} l FULL JOIN {b} r ON l.k = r.k"
 BOTH = "SELECT k, CAST(0 AS BIGINT) AS n, v FROM {a} UNION ALL SELECT k, CAST(1 AS BIGINT) AS n, v FROM {b}"
+SIDES = (
+    "SELECT k, sum(l) AS n, sum(r) AS v FROM "
+    "(SELECT k, v AS l, CAST(0 AS BIGINT) AS r FROM {a} UNION ALL SELECT k, CAST(0 AS BIGINT) AS l, v AS r FROM {b}) GROUP BY k"
+)
 SCHEDULES = {"1s": 25, "5s": 20, "30s": 15, "2m": 8, "calculated": 25, "manual": 5, "*/1 * * * *": 2}
 MODES = {"AUTO": 50, "DIFFERENTIAL": 35, "FULL": 15}
 TIERS = {"hot": 70, "warm": 15, "cold": 10, "frozen": 5}
-SHAPES = ("ledger", "shared", "group", "uneven")
+SHAPES = ("ledger", "shared", "group", "uneven", "moment")
 
 
 def random_dag(seed: int, size: int) -> Dag:
@@ -136,7 +151,8 @@ def random_dag(seed: int, size: int) -> Dag:
     while len(maker.nodes) < size:
         maker.ordinary()
     maker.group_ordinary()
-    return Dag(seed, maker.free, tuple(maker.nodes), tuple(maker.banks), tuple(maker.groups))
+    found = tuple(maker.nodes), tuple(maker.banks), tuple(maker.groups), frozenset(maker.ordered)
+    return Dag(seed, maker.free, *found)
 
 
 class _Maker:
@@ -146,6 +162,7 @@ class _Maker:
         self.nodes: list[Node] = []
         self.banks: list[Bank] = []
         self.groups: list[tuple[str, tuple[str, ...]]] = []
+        self.ordered: list[str] = []
 
     def _chosen(self, weights: dict[str, int]) -> str:
         return self.rng.choices(list(weights), list(weights.values()))[0]
@@ -170,6 +187,9 @@ class _Maker:
     def bank(self, name: str, shape: str) -> None:
         """Add stream tables that keep the sums of both sides, in a way that makes them appear together."""
         shares: list[Share] = []
+        if shape == "moment":
+            self._bank_of_a_moment(name)
+            return
         if shape == "ledger":  # everything comes out of one stream table
             ledger = self.add(f"{name}_ledger", BOTH, LEFT, RIGHT)
             self.banks.append(Bank((_both_sides(ledger),)))
@@ -204,6 +224,16 @@ class _Maker:
             self.groups.append((f"{name}_group", tuple(members)))
         self.banks.append(Bank(tuple(shares)))
 
+    def _bank_of_a_moment(self, name: str) -> None:
+        """Add one side that is refreshed just before what reads it together with the other side, each in a commit of its own."""
+        left, both, beside = f"{name}_left", f"{name}_both", f"{name}_beside"
+        schedule = self.rng.choice(("1s", "5s", "30s"))
+        self.nodes.append(Node(left, SUM.format(a=LEFT), (LEFT,), "calculated", self._chosen(MODES)))
+        self.nodes.append(Node(both, SIDES.format(a=left, b=RIGHT), (left, RIGHT), schedule, self._chosen(MODES)))
+        self.nodes.append(Node(beside, ONE_INPUT[0].format(a=left), (left,), "1s", "AUTO"))
+        self.banks.append(Bank((Share(both, left="n", right="v"),)))
+        self.ordered += [left, both, beside]
+
     def _stages(self, name: str, source: str, where: str) -> list[str]:
         """Add the sum of a side, sometimes with a stream table before it; return what was added."""
         if self.rng.random() < 0.5:
@@ -216,15 +246,16 @@ class _Maker:
     def ordinary(self) -> None:
         """Add a stream table that reads one or two others, near or far."""
         name = f"n{len(self.nodes)}"
-        streams = [n.name for n in self.nodes]
+        streams = [n.name for n in self.nodes if n.name not in self.ordered]
         rows = [*self.free, LEFT, RIGHT]
         if self.rng.random() < 0.6:  # apart from banks, so that not everything is one group
-            streams = [s for s in streams if s.startswith("n")] if len(streams) > 8 else streams
+            others = [s for s in streams if s.startswith("n")]
+            streams = others if len(others) > 2 else streams
         loose = {} if self.rng.random() < 0.4 else {"diamond_consistency": "none"}
         way = self.rng.choice(("chain", "wide", "diamond", "any", "fragile"))
         if way == "fragile" and not any("DIV" in n.query for n in self.nodes):
             self.add(name, FRAGILE, self.free[0])
-        elif way == "chain":
+        elif way == "chain" and streams:
             self.add(name, self.rng.choice(ONE_INPUT), streams[-1])
         elif way == "wide":
             self.add(name, self.rng.choice(ONE_INPUT), self.rng.choice(rows))
@@ -435,7 +466,7 @@ class _Events:
     def control(self) -> Control:
         if self._said and self.rng.random() < 0.6:
             return _taken_back(self._said.pop(self.rng.randrange(len(self._said))))
-        names = [n.name for n in self._dag.nodes]
+        names = self._dag.free_to_stop
         verb = self.rng.choices(
             (
                 Verb.PAUSE,
@@ -447,13 +478,13 @@ class _Events:
                 Verb.REFRESH,
                 Verb.RESET_FUSES,
             ),
-            (25, 2, 2, 15, 12, 15, 17, 12),
+            (25, 2, 2, 20, 12, 13, 16, 10),
         )[0]
         made = Control(verb)
         if verb is Verb.PAUSE:
             made = Control(verb, tuple(self.rng.sample(names, self.rng.randint(1, 3))))
         elif verb is Verb.GATE:
-            made = Control(verb, (self.rng.choice(self._dag.managed),))
+            made = Control(verb, (self.rng.choice(self._dag.free_to_gate),))
         elif verb is Verb.TIER:
             made = Control(verb, (self.rng.choice(names),), self.rng.choice(("frozen", "warm", "cold")))
         elif verb is Verb.SCHEDULE:
@@ -469,7 +500,7 @@ class _Events:
     def meanwhile(self) -> Control:
         """Say something while a tick runs."""
         made = Control(
-            self.rng.choice((Verb.REFRESH, Verb.REFRESH, Verb.PAUSE)), (self.rng.choice(self._dag.nodes).name,)
+            self.rng.choice((Verb.REFRESH, Verb.REFRESH, Verb.PAUSE)), (self.rng.choice(self._dag.free_to_stop),)
         )
         if made.verb is Verb.PAUSE:
             self._said.append(made)
