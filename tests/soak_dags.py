@@ -73,6 +73,8 @@ from headwater.settings import Settings
 
 LATER = 3_600.0
 """So many seconds make every schedule due, and every failure be tried again."""
+PAUSE = 0.1
+"""Seconds between two reads while others work."""
 BESIDE = "beside"
 """The name of threads that read and write while a tick runs. They are not harmed."""
 MOST_TICKS = 20
@@ -96,18 +98,20 @@ class Tally:
     ticks: int = 0
     actions: Counter[str] = field(default_factory=Counter)
     changed: Counter[str] = field(default_factory=Counter)
+    harmed: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
     said: Counter[str] = field(default_factory=Counter)
     together: int = 0
     reads: int = 0
-    values: int = 0
+    states: int = 0
     verified: int = 0
     deaths: int = 0
 
     def __str__(self) -> str:
         lists = {
             "refreshes": self.actions,
+            "harmed": self.harmed,
             "failed": self.failed,
             "skipped": self.skipped,
             "said": self.said,
@@ -116,13 +120,13 @@ class Tally:
         for label, counts in lists.items():
             parts.append(f"{label}: " + (", ".join(f"{n} {what}" for what, n in sorted(counts.items())) or "none"))
         parts.append(f"{sum(self.changed.values())} changed {len(self.changed)} tables, {self.together} in groups")
-        parts.append(f"{self.reads} reads of the money saw {self.values} states, {self.verified} tables verified")
+        parts.append(f"{self.reads} reads of the money saw {self.states} states, {self.verified} tables verified")
         return "; ".join(parts) + (f"; {self.deaths} killed" if self.deaths else "")
 
     def add(self, other: Tally) -> None:
-        for name in ("ticks", "together", "reads", "values", "verified", "deaths"):
+        for name in ("ticks", "together", "reads", "states", "verified", "deaths"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in ("actions", "changed", "failed", "skipped", "said"):
+        for name in ("actions", "changed", "harmed", "failed", "skipped", "said"):
             getattr(self, name).update(getattr(other, name))
 
 
@@ -205,7 +209,7 @@ class Life:
         over = threading.Event()
 
         def read() -> None:
-            while not over.is_set():
+            while not over.wait(PAUSE):
                 self.check_banks()
 
         def write() -> None:
@@ -387,7 +391,7 @@ class Life:
         def harmed(scene: Any, stream: Any, definition: Any, action: Any) -> Any:
             strike = self._struck(scene.snapshot.tables[stream.table_id].name, lambda s: s.harm is not Harm.LOST)
             if strike is not None:
-                self.tally.failed[strike.harm.name] += 1
+                self.tally.harmed[strike.harm.name] += 1
                 match strike.harm:
                     case Harm.ERROR:
                         raise OSError("no space left on device")
@@ -412,7 +416,7 @@ class Life:
             moved = [names[c.table_id].name for c in commit_.changes if isinstance(c, MoveFrontier)]
             version = int(commit(commit_))
             if any(self._struck(n, lambda s: s.harm is Harm.LOST) for n in moved):
-                self.tally.failed[Harm.LOST.name] += 1
+                self.tally.harmed[Harm.LOST.name] += 1
                 raise CommitUnknownError("the connection broke")
             return version
 
@@ -447,6 +451,7 @@ class Life:
         waiter.start()
         while waiter.is_alive():
             self.check_banks()
+            waiter.join(PAUSE)
         require(ended[0] in (0, -signal.SIGKILL), f"the process ended with {ended[0]}: {self._children.log()}")
         self.tally.deaths += ended[0] == -signal.SIGKILL
         expire_leases(self.wh)
@@ -463,7 +468,7 @@ class Life:
             self.tally.reads += 1
             if (bank, row) not in self._seen:
                 self._seen.add((bank, row))
-                self.tally.values += 1
+                self.tally.states += 1
 
     def verify(self, name: str) -> None:
         """Compare a stream table with its query at its frontier; what was left out of it on request may be missing."""
@@ -559,7 +564,8 @@ class Plan:
 def lived(spark: Any, directory: Path, plan: Plan, children: Nursery | None, seen: Callable[[str], None]) -> Tally:
     """Live through a plan in a warehouse of its own; return what was done."""
     dag = random_dag(plan.seed, plan.nodes)
-    with hw.connect(directory / "warehouse", spark=spark, settings={"log_level": "ERROR"}) as wh:
+    settings = {"log_level": "ERROR", "auto_backoff": False}  # what is due does not depend on how fast the machine is
+    with hw.connect(directory / "warehouse", spark=spark, settings=settings) as wh:
         life = Life(wh, dag, plan.crew, children)
         life.create()
         with life.scheduler() as scheduler:
