@@ -33,8 +33,9 @@ class TestSizes:
             (0, 4, []),
             (1, 4, [1]),
             (4, 4, [1, 1, 1, 1]),
-            (8, 4, [2, 2, 2, 2]),
-            (12, 4, [3, 3, 3, 3]),
+            (8, 4, [1] * 8),
+            (16, 4, [2] * 8),
+            (24, 4, [3] * 8),
             (5, 1, [5]),
             (2, 1, [2]),
             (100, 2, [16, 16, 16, 16, 16, 16, 4]),
@@ -78,10 +79,10 @@ class TestWindows:
         assert self.coalesce(units, dict.fromkeys("abcd", 1)) == [(kind, "ab"), (BATCH, "cd")]
 
     def test_units_are_counted_over_all_windows(self) -> None:
-        """Six units for three workers: two each, though one window has four of them."""
-        units = [Unit(SINGLE, (n,)) for n in "abcdef"]
-        windows = dict.fromkeys("abcd", 1) | dict.fromkeys("ef", 2)
-        assert self.coalesce(units, windows, 3) == [(BATCH, "ab"), (BATCH, "cd"), (BATCH, "ef")]
+        """Eight units for two workers: two in each of four batches, though one window has six of them."""
+        units = [Unit(SINGLE, (n,)) for n in "abcdefgh"]
+        windows = dict.fromkeys("abcdef", 1) | dict.fromkeys("gh", 2)
+        assert self.coalesce(units, windows, 2) == [(BATCH, "ab"), (BATCH, "cd"), (BATCH, "ef"), (BATCH, "gh")]
 
 
 @given(

@@ -72,7 +72,7 @@ def components_of(graph: Graph, order: Sequence[str], home: Mapping[str, str]) -
 def coalesced(units: Iterable[Unit], windows: Mapping[str, Hashable], capacity: int) -> tuple[Unit, ...]:
     """Join single units that read the same changes; those that do have the same window. Who has none stays alone.
 
-    There are at least as many batches as workers, as far as there are units.
+    Several workers have at least two batches each, as far as there are units: the last one must not leave the others idle for long.
     """
     alike: dict[Hashable, list[str]] = {}
     kept: list[Unit] = []
@@ -81,7 +81,8 @@ def coalesced(units: Iterable[Unit], windows: Mapping[str, Hashable], capacity: 
             alike.setdefault(windows[unit.members[0]], []).append(unit.members[0])
         else:
             kept.append(unit)
-    size = max(1, min(MOST_IN_BATCH, sum(map(len, alike.values())) // capacity))
+    shares = capacity if capacity == 1 else 2 * capacity
+    size = max(1, min(MOST_IN_BATCH, sum(map(len, alike.values())) // shares))
     for members in alike.values():
         for start in range(0, len(members), size):
             part = tuple(members[start : start + size])
